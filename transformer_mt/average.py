@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from transformer_mt.base.errors import CheckpointError, ConfigError, TokenizerError
 from transformer_mt.base.wording import counted
 from transformer_mt.kernels.device import Device, check_c_compiler, choose_device
-from transformer_mt.preparing.prepared import VALIDATED_ON, check_data
+from transformer_mt.preparing.prepared import VALIDATED_ON, check_data, validation_digest
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.settings.section import fingerprint
@@ -34,8 +34,10 @@ from transformer_mt.terminal import cli
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 from transformer_mt.training.run.candidates import Candidate, best_of, find_candidates, validate_candidates
-from transformer_mt.training.run.checkpoint import check_tokenizer
+from transformer_mt.training.run.checkpoint import check_settings, check_tokenizer, load_progress
+from transformer_mt.training.run.run_record import on_data, say_of_data
 from transformer_mt.training.run.validation import ValidationScores, load_validation, shown_metrics
+from transformer_mt.training.scale.distributed import Ranks
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,6 +79,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     )
     for path in paths:
         check_tokenizer(path, tokenizer.digest, advice)
+        check_settings(path, config.model)
     can_validate = (Path(config.data_dir) / "valid.target.txt").is_file()
     sums = [(path / SUMS).read_text() for path in (run_dir, *paths)]
     made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", *sums)
@@ -87,7 +90,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     asked, found = config.averaging.checkpoints, len(candidates[0].steps)
     if config.averaging.choose != "moving_average" and found < asked:
         print(f"{run_dir} has {counted(found, 'checkpoint')} to average, fewer than averaging.checkpoints={asked}")
-    scores = _validate(candidates, config, tokenizer, device) if can_validate else []
+    scores = _validate(candidates, config, paths[-1], tokenizer, device) if can_validate else []
     is_free = scores and config.averaging.choose == "auto"
     chosen = candidates[best_of(scores, config.training.metric) if is_free else 0]
     validated = [{"made_of": str(each), **found.values} for each, found in zip(candidates, scores, strict=False)]
@@ -106,9 +109,9 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
 
 
 def _validate(
-    candidates: Sequence[Candidate], config: Config, tokenizer: Tokenizer, device_name: str | None
+    candidates: Sequence[Candidate], config: Config, newest: Path, tokenizer: Tokenizer, device_name: str | None
 ) -> list[ValidationScores]:
-    """Validate the candidates, and print a table of their scores, line by line."""
+    """Validate the candidates on the data of the checkpoint `newest`; print a table of their scores, line by line."""
     data_dir, training = Path(config.data_dir), config.training
     check_data(data_dir, VALIDATED_ON)
     found_digest = Tokenizer.load(data_dir).digest
@@ -118,6 +121,9 @@ def _validate(
             f"({tokenizer.digest[:8]}), so the models cannot be validated on it: average again, with "
             "data_dir=DIRECTORY naming the data of this run"
         )
+    data, advice = {"valid": validation_digest(data_dir)}, "or average again with data_dir=DIRECTORY naming them"
+    _, changed = on_data(load_progress(newest), data, config.data_dir, training.accept_changed_data, advice)
+    say_of_data(changed, Ranks())
     validation = load_validation(data_dir, tokenizer, config.corpus, config.model, training, config.decoding)
     device = _device(device_name, training)
     width = max(len(str(candidate)) for candidate in candidates)

@@ -38,6 +38,8 @@ from transformer_mt.training.run.beginning import (
 )
 from transformer_mt.training.run.checkpoint import (
     Saver,
+    check_settings,
+    finish_saving,
     load_checkpoint,
     load_progress,
     newest_whole_checkpoint,
@@ -96,6 +98,7 @@ def train_run(config: Config, ranks: Ranks) -> int:
                 path = None
                 if ranks.is_first:
                     held.enter_context(hold(run_dir, OWNER, inside=data_dir))
+                    finish_saving(run_dir)
                     _claim(run_dir, config)
                     path = _checkpoint_to_resume(run_dir)
             path, data = ranks.broadcast((path, data))
@@ -122,9 +125,12 @@ def _train(
     settings, tokenizer, run_dir = config.training, validation.tokenizer, Path(config.run_dir)
     with ranks.together():
         layout = choose_layout(settings, config.model, device)
-        progress = load_progress(path) if path else Progress(layout=layout)
+        if path:
+            check_settings(path, config.model)
+        progress = load_progress(path) if path else Progress(layout=layout, model=config.model.model_dump())
         check_layout(progress.layout, config.model, device)
-        progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data)
+        advice = "choose another run_dir, or set training.accept_changed_data=true to resume with the new data"
+        progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data, advice)
     if is_trained(progress, settings):
         more = progress.step >= settings.max_steps and may_change("training.max_steps", settings)
         how = "; to continue, raise training.max_steps" if more else ""
@@ -189,15 +195,16 @@ def _build(
     """Model and optimizer, from the checkpoint at `path`; if it is None, from the seed or another run's weights."""
     settings = config.training
     sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
-    torch.manual_seed(settings.seed)
-    model = build_model(config.model, *sizes, settings.kernels)
-    if device.torch_device.type == "cpu" and ranks.size == 1:
-        check_memory(model, numbers_per_weight=4)  # the weight, its gradient and Adam's two moving averages
-    if path is None and settings.initialise_from is not None:
-        initialise_from(Path(settings.initialise_from), model, config.model, tokenizer.digest)
+    with ranks.together():
+        torch.manual_seed(settings.seed)
+        model = build_model(config.model, *sizes, settings.kernels)
+        if device.torch_device.type == "cpu" and ranks.size == 1:
+            check_memory(model, numbers_per_weight=4)  # the weight, its gradient and Adam's two moving averages
+        if path is None and settings.initialise_from is not None:
+            initialise_from(Path(settings.initialise_from), model, config.model, tokenizer.digest)
     learner = new_learner(model, settings, layout, device, ranks)
     if path is not None:
-        load_checkpoint(path, learner, tokenizer.digest)
+        load_checkpoint(path, learner, tokenizer.digest, ranks)
     return learner
 
 

@@ -191,6 +191,37 @@ def test_data_of_another_tokenizer_are_refused(run, experiment, tmp_path, capsys
     )
 
 
+def test_other_validation_data_are_refused_unless_the_run_accepts_them(run, experiment, tmp_path, capsys):
+    for name in ("valid.en", "valid.de"):
+        (tmp_path / name).write_text((experiment.parent / name).read_text().split("\n", 1)[1])
+    text, config = tmp_path / "valid", run / "config.yaml"
+    other = [f"data_dir={tmp_path / 'other'}", f"tokenizer.from={run}", f"corpus.valid={text}"]
+    assert prepare.main([str(config), *other]) == 0
+    status, error = status_and_error(average.main, run, other[0], capsys=capsys)
+    assert status == 2 and says(error, "data-changed-during-run", "12", "validation data", f"{tmp_path}/other")
+    assert not (run / "model").exists()
+    config.write_text(config.read_text().replace("accept_changed_data: false", "accept_changed_data: true"))
+    status, error = status_and_error(average.main, run, other[0], capsys=capsys)
+    assert status == 0 and "warning: the validation data have changed" in error
+
+
+@pytest.mark.parametrize("edit", ["encoder_layers: 3", "ffn_dim: 64", "num_heads: 4", "activation: gelu"])
+@pytest.mark.parametrize("data", ["", *thorough("nowhere")])
+def test_a_model_that_was_edited_since_the_training_is_refused(run, edit, data, capsys):
+    config, (key, value) = run / "config.yaml", edit.split(": ")
+    config.write_text(re.sub(rf"(?m)\b{key}: .*$", edit, config.read_text()))
+    arguments = [f"data_dir={data}"] if data else []
+    status, error = status_and_error(average.main, run, *arguments, capsys=capsys)
+    assert status == 2 and says(error, "checkpoint-of-other-model", f"model.{key}: ", f", now {value}")
+    assert not (run / "model").exists()
+
+
+def test_weights_of_other_names_are_refused(run, capsys):
+    replace_weights(run, 10, {f"other.{name}": weight.clone() for name, weight in weights_at(run, 10).items()})
+    status, error = status_and_error(average.main, run, "choose=auto", "checkpoints=3", capsys=capsys)
+    assert status == 2 and says(error, "weight-shapes-differ", "none")
+
+
 def test_a_run_that_has_left_its_gpu_is_validated_on_what_is_here(run, capsys):
     path = run / "config.yaml"
     path.write_text(path.read_text().replace("device: cpu", "device: cuda:77"))

@@ -1,7 +1,9 @@
+import errno
 import json
 import os
 import resource
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +17,8 @@ from transformer_mt.base.errors import CheckpointError
 from transformer_mt.batches.loader import Position
 from transformer_mt.kernels.device import Device, choose_device
 from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.storage import checksums
+from transformer_mt.storage.files import replacing
 from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.progress import Progress
@@ -23,6 +27,7 @@ from transformer_mt.training.run.checkpoint import (
     average_weights,
     checkpoint_path,
     damage,
+    finish_saving,
     load_checkpoint,
     load_progress,
     moving_average,
@@ -32,6 +37,7 @@ from transformer_mt.training.run.checkpoint import (
     save_checkpoint,
     saved_steps,
 )
+from transformer_mt.training.scale.distributed import Ranks
 
 PROGRESS = Progress(
     step=7,
@@ -83,7 +89,7 @@ def test_what_is_loaded_goes_on_as_what_was_saved(tmp_path, decay):
     expected = [moved(learner, step) for step in (2, 3, 4)]
     other = new_learner(decay=decay)
     path, complaints = newest_whole_checkpoint(tmp_path)
-    load_checkpoint(path, other, "digest")
+    load_checkpoint(path, other, "digest", Ranks())
     assert load_progress(path) == PROGRESS
     assert complaints == []
     for step, tensors in enumerate(expected, start=2):
@@ -95,7 +101,7 @@ def test_what_is_loaded_is_apart_from_its_file(tmp_path):
     """A checkpoint is mapped into memory to be read, and deleted when it is old."""
     saved(tmp_path, decay=0.9)
     learner = new_learner(decay=0.9)
-    load_checkpoint(checkpoint_path(tmp_path, 7), learner, "digest")
+    load_checkpoint(checkpoint_path(tmp_path, 7), learner, "digest", Ranks())
     expected = [tensor.clone() for tensor in Tensors.of(learner).training.values()]
     for name in ("model.safetensors", "training.safetensors"):
         with (checkpoint_path(tmp_path, 7) / name).open("r+b") as file:
@@ -127,7 +133,7 @@ def test_a_tied_weight_is_saved_once_and_tied_again(tmp_path, tiny_model):
     save_checkpoint(tmp_path, Tensors.of(learner), PROGRESS, "digest")
     names = load_file(checkpoint_path(tmp_path, 7) / "model.safetensors").keys()
     assert names == {name for name, _ in learner.model.named_parameters()}
-    load_checkpoint(checkpoint_path(tmp_path, 7), other, "digest")
+    load_checkpoint(checkpoint_path(tmp_path, 7), other, "digest", Ranks())
     for one, two in zip(learner.model.parameters(), other.model.parameters(), strict=True):
         assert torch.equal(one, two)
 
@@ -145,6 +151,20 @@ def test_killed_at_any_instant_of_saving_every_checkpoint_there_is_whole(tmp_pat
             shutil.rmtree(path)
     assert newest == {checkpoint_path(tmp_path, 6), checkpoint_path(tmp_path, 7)}
     assert number > 10
+
+
+def test_killed_at_any_instant_of_saving_a_step_again_its_checkpoint_is_the_old_or_the_new(tmp_path):
+    again, found, number, killed = replace(PROGRESS, tokens=100), [], 0, True
+    tensors = Tensors.of(saved(tmp_path))
+    while killed:
+        number += 1
+        saved(tmp_path)
+        killed = killed_before_change(number, lambda: save_checkpoint(tmp_path, tensors, again, "digest"))
+        finish_saving(tmp_path)
+        path, complaints = newest_whole_checkpoint(tmp_path)
+        assert complaints == []
+        found.append(load_progress(path))
+    assert found == sorted(found, key=[PROGRESS, again].index) and again in found[:-1] and PROGRESS in found
 
 
 def test_killed_at_any_instant_of_pruning_the_newest_and_the_best_are_whole(tmp_path):
@@ -225,6 +245,14 @@ def test_a_checkpoint_without_one_of_its_checksums_is_damaged(tmp_path):
     assert damage(checkpoint_path(tmp_path, 7)) == "training.safetensors is not named in SHA256SUMS"
 
 
+def test_a_file_that_cannot_be_read_is_not_to_be_averaged_again(tmp_path):
+    learner = saved(tmp_path)
+    (checkpoint_path(tmp_path, 7) / "training.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=message("weights-cannot-be-read", "training.safetensors")) as error:
+        load_checkpoint(checkpoint_path(tmp_path, 7), learner, "digest", Ranks())
+    assert "average" not in str(error.value)
+
+
 def test_no_checkpoint_is_none(tmp_path):
     assert newest_whole_checkpoint(tmp_path) == (None, [])
 
@@ -248,16 +276,28 @@ def test_full_disk_leaves_the_earlier_checkpoint_and_no_debris(tmp_path):
     assert damage(checkpoint_path(tmp_path, 7)) == ""
 
 
+def test_a_disk_that_is_full_when_the_checksums_are_written_leaves_no_debris_either(tmp_path, monkeypatch):
+    def full(path, content):
+        with replacing(path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    tensors = Tensors.of(saved(tmp_path))
+    monkeypatch.setattr(checksums, "write_whole", full)
+    with pytest.raises(CheckpointError, match=message("checkpoint-cannot-be-saved", "step-00000009", "room")):
+        save_checkpoint(tmp_path, tensors, Progress(step=9), "digest")
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000007"]
+
+
 def test_another_tokenizer_is_refused(tmp_path):
     saved(tmp_path)
     with pytest.raises(CheckpointError, match=message("checkpoint-of-other-tokenizer")):
-        load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(), "another")
+        load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(), "another", Ranks())
 
 
 def test_another_shape_is_refused_by_name(tmp_path):
     saved(tmp_path)
     with pytest.raises(CheckpointError, match=message("weight-shapes-differ", "0.bias")):
-        load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(width=5), "digest")
+        load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(width=5), "digest", Ranks())
 
 
 @pytest.mark.parametrize(

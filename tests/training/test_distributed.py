@@ -28,8 +28,10 @@ from helpers.rank_results import Job, results, write_results
 from helpers.tiny import poisoned_checkpoint, train_tiny
 from safetensors.torch import load_file
 
-from transformer_mt.base.errors import RankError
+from transformer_mt import train
+from transformer_mt.base.errors import RankError, TrainingError
 from transformer_mt.base.languages import EOS
+from transformer_mt.training.run import checkpoint
 from transformer_mt.training.run.checkpoint import checkpoint_path, damage, saved_steps
 from transformer_mt.training.scale import distributed
 from transformer_mt.training.scale.distributed import Ranks, all_ranks
@@ -217,6 +219,40 @@ def test_what_only_the_second_rank_meets_with_is_said_by_the_first(experiment, t
     assert ended(*ranks) == [2, 2], said(*ranks)
     assert says(said(ranks[0]), "data-not-prepared", str(missing))
     assert said(ranks[1]) == ""
+
+
+@pytest.mark.thorough
+def test_weights_that_only_the_second_rank_lacks_are_said_by_the_first(experiment, tmp_path):
+    train_tiny(experiment, tmp_path / "other", "training.max_steps=1", "training.warmup_steps=1")
+    first, missing = checkpoint_path(tmp_path / "other", 1), tmp_path / "missing"
+    arguments = training(experiment, tmp_path / "run", f"training.initialise_from={first}")
+    ranks = start_ranks(2, tmp_path, *arguments, only_second=[f"training.initialise_from={missing}"])
+    assert ended(*ranks) == [2, 2], said(*ranks)
+    assert says(said(ranks[0]), "initialise-from-without-weights", str(missing))
+    assert said(ranks[1]) == ""
+
+
+def resume_unreadable(experiment, run, *overrides):
+    """The work of a rank; the second cannot read the checkpoint."""
+
+    def unreadable(path):
+        raise OSError(f"{path} cannot be read")
+
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ["RANK"] == "1":
+            patch.setattr(checkpoint, "read_tensors", unreadable)
+        try:  # the first rank says the error, the other one ends with its status
+            assert train.main([str(experiment), f"run_dir={run}", *overrides]) == 2
+        except TrainingError as error:
+            assert str(error) == f"{checkpoint_path(run, 2)}/training.safetensors cannot be read"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("sharding", ["none", "full"])
+def test_a_checkpoint_that_only_the_second_rank_cannot_read_stops_both(experiment, tmp_path, sharding):
+    train_tiny(experiment, tmp_path, *RUN, "training.max_steps=2")
+    work_of_ranks(2, partial(resume_unreadable, experiment, tmp_path, *RUN, f"training.sharding={sharding}"))
+    assert saved_steps(tmp_path) == [2]
 
 
 SIGNALLED = ["training.max_steps=3000", "training.validate_every=3000", "training.keep_last=3000"]

@@ -59,6 +59,14 @@ def test_another_vocabulary_is_explained(run, experiment, tmp_path, capsys, name
     assert found.keys() == load_file(run / name / "model.safetensors").keys()
 
 
+def test_a_configuration_that_was_edited_does_not_hide_that_the_model_is_another(run, experiment, tmp_path, capsys):
+    (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("num_heads: 2", "num_heads: 4"))
+    weights = f"training.initialise_from={run / 'checkpoints/best'}"
+    arguments = (experiment, f"run_dir={tmp_path / 'new'}", weights, "model.num_heads=4")
+    status, error = status_and_error(train.main, *arguments, capsys=capsys)
+    assert status == 2 and says(error, "checkpoint-of-other-model", "model.num_heads: 2, now 4")
+
+
 @pytest.mark.parametrize("name", [*thorough("model"), "checkpoints/best"])
 @pytest.mark.parametrize(
     ("override", "change"),

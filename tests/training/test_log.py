@@ -224,6 +224,28 @@ def test_of_updates_that_all_were_skipped_there_is_a_warning_and_no_record(tmp_p
     assert capsys.readouterr().err.startswith("warning: 2 updates skipped")
 
 
+@pytest.mark.parametrize(
+    ("settings", "at_end", "written"),
+    [
+        (TrainingConfig(max_steps=5, log_every=3), {}, [3, 5]),
+        (TrainingConfig(max_steps=99, log_every=3, patience=2), {"validations_since_best": 2}, [3, 5]),
+        # One that was only stopped writes its next line when it has been resumed.
+        (TrainingConfig(max_steps=99, log_every=3), {}, [3]),
+        (TrainingConfig(max_steps=99, log_every=5), {}, [5]),
+    ],
+)
+def test_at_the_end_nothing_is_left_unsaid(tmp_path, capsys, settings, at_end, written):
+    with RunLog(tmp_path, settings, progress_at(0), Ranks(), CPU) as log:
+        for step in range(1, 6):
+            log.update(progress_at(step, skipped=step > 3), update(step, step != 4))
+        log.end(progress_at(5, skipped=1, **at_end))
+    assert [record["step"] for record in records(tmp_path)] == written
+    if written == [3, 5]:
+        assert records(tmp_path)[-1]["nll"] == pytest.approx(3 - 25 / 50)
+        assert records(tmp_path)[-1]["tokens_per_second"] == pytest.approx(90 / (2 * SECONDS))
+    assert capsys.readouterr().err.count("warning: 1 update skipped") == 1
+
+
 def test_micro_batches_that_were_split_are_counted_and_said(tmp_path, capsys):
     with RunLog(tmp_path, SETTINGS, progress_at(0), Ranks(), CPU) as log:
         for step in range(1, 5):

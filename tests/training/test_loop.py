@@ -27,6 +27,11 @@ from transformer_mt.training.run.checkpoint import checkpoint_path, saved_steps
 from transformer_mt.training.run.validation import ValidationScores
 
 
+def untimed(run_dir):
+    timed = {"seconds", "tokens_per_second", "valid_seconds", "memory_megabytes"}
+    return [{key: value for key, value in record.items() if key not in timed} for record in log_records(run_dir)]
+
+
 def test_same_seed_same_weights_and_another_seed_others(experiment, trained, tmp_path):
     again = train_tiny(experiment, tmp_path / "again")
     assert_same_weights(weights_at(again, 12), weights_at(trained, 12))
@@ -64,13 +69,7 @@ def test_taken_up_from_an_earlier_checkpoint_the_log_is_that_of_the_unbroken_run
     with (run / "log.jsonl").open("a") as log:
         log.write('{"step": 13, "lo')  # cut off by the crash
     train_tiny(experiment, run)
-
-    def numbers(run_dir):
-        records = log_records(run_dir)
-        timed = {"seconds", "tokens_per_second", "valid_seconds", "memory_megabytes"}
-        return [{key: value for key, value in record.items() if key not in timed} for record in records]
-
-    assert numbers(run) == numbers(trained)
+    assert untimed(run) == untimed(trained)
 
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), *thorough_rows((signal.SIGTERM, 143))])
@@ -123,6 +122,69 @@ def test_a_signal_while_an_order_is_made_does_not_wait_for_it(experiment, tmp_pa
     assert_same_weights(weights_at(tmp_path / "run", 16), weights_at(unbroken, 16))
 
 
+@pytest.mark.parametrize(
+    ("stop", "settings"),
+    [
+        (4, ("training.save_every=100", "training.keep_last=1", "averaging.checkpoints=1")),
+        (12, ()),
+        (12, ("training.max_steps=40", "training.patience=2", "training.peak_lr=1e-30", "training.save_every=8")),
+    ],
+)
+def test_a_validation_that_a_signal_or_a_kill_prevented_is_made_up_for(
+    experiment, tmp_path, monkeypatch, stop, settings
+):
+    real_update, real_validate, killed = loop.one_update, train_stage.validate, []
+
+    def interrupted(*arguments):
+        made = real_update(*arguments)
+        if made.step == stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return made
+
+    def killed_once(*arguments):
+        killed.append(real_validate(*arguments))
+        if len(killed) == 1:
+            raise KeyboardInterrupt
+        return killed[-1]
+
+    broken = (str(experiment), f"run_dir={tmp_path / 'broken'}", "training.metric=nll", *settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "one_update", interrupted)
+        assert train_stage.main(broken) == 143
+    assert stop not in [record["step"] for record in log_records(tmp_path / "broken") if "valid_nll" in record]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(train_stage, "validate", killed_once)
+        train_stage.main(broken)
+    assert train_stage.main(broken) == 0
+    unbroken = train_tiny(experiment, tmp_path / "unbroken", "training.metric=nll", *settings)
+    assert untimed(tmp_path / "broken") == untimed(unbroken)
+    assert saved_steps(tmp_path / "broken") == saved_steps(unbroken)
+    assert os.readlink(tmp_path / "broken/checkpoints/best") == os.readlink(unbroken / "checkpoints/best")
+    assert_same_weights(weights_at(tmp_path / "broken", 12), weights_at(unbroken, 12))
+
+
+def test_a_validation_killed_after_its_record_is_recorded_once(experiment, tmp_path, monkeypatch):
+    arguments, real_update = [str(experiment), f"run_dir={tmp_path}", "training.max_steps=4"], loop.one_update
+
+    def interrupted(*arguments):
+        made = real_update(*arguments)
+        if made.step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return made
+
+    def killed(self, progress, at_once=False):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "one_update", interrupted)
+        assert train_stage.main(arguments) == 143
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(checkpoint.Saver, "save", killed)
+        train_stage.main(arguments)
+    assert train_stage.main(arguments) == 0
+    assert [record["step"] for record in log_records(tmp_path)] == [2, 4, 4]
+
+
 def test_second_signal_stops_at_once_and_loses_nothing(experiment, trained, tmp_path, monkeypatch):
     real_update, updates = loop.one_update, []
 
@@ -172,6 +234,7 @@ def test_the_best_and_the_last_are_saved_besides_the_schedule_and_the_last_is_va
     run = train_tiny(experiment, tmp_path / "run", *arguments, "training.metric=nll")
     validations = {record["step"]: record["best"] for record in log_records(run) if "valid_nll" in record}
     assert validations == {3: True, 6: False, 7: False}
+    assert [record["step"] for record in log_records(run) if "loss" in record] == [2, 4, 6, 7]
     assert saved_steps(run) == [3, 7]
     assert (run / "checkpoints" / "best").resolve() == checkpoint_path(run, 3)
 
@@ -212,11 +275,13 @@ def test_the_best_few_are_in_order_and_of_equals_the_first_is_better(experiment)
 @pytest.mark.parametrize("metric", [*thorough("bleu", "chrf"), "nll"])
 def test_a_run_that_stopped_early_is_not_taken_up(experiment, tmp_path, capsys, metric):
     # With a vanishing rate nothing gets better after the first validation.
-    arguments = ("training.max_steps=40", "training.patience=2", f"training.metric={metric}", "training.peak_lr=1e-30")
+    still = ("training.max_steps=40", "training.patience=2", "training.peak_lr=1e-30", "training.log_every=5")
+    arguments = (*still, f"training.metric={metric}")
     run = train_tiny(experiment, tmp_path / "run", *arguments)
     assert saved_steps(run)[-1] == 12
     capsys.readouterr()
     train_tiny(experiment, run, *arguments)
+    assert log_records(run)[-1]["step"] == 12 and "loss" in log_records(run)[-1]
     assert "already trained, 12 updates" in capsys.readouterr().out
 
 

@@ -79,7 +79,7 @@ def test_what_is_saved_while_training_goes_on_is_what_was_there_to_the_last_bit(
 
     for other in (choose_device("cpu", "fp32"), device):
         taken_up = learner_of(config, other, "padded" if other is not device else layout)
-        load_checkpoint(path, taken_up, "digest")
+        load_checkpoint(path, taken_up, "digest", Ranks())
         loaded = tensors_of(taken_up)
         assert loaded.keys() == expected.keys()
         for name, tensor in expected.items():

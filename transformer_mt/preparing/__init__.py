@@ -10,6 +10,6 @@ Other rooms use:
     fill_data_dir: fill_data_dir, held_out_of, Plan, splits_of
     look_at_data: look, MOST_PAIRS
     prepared: check_data, data_digests, files_of_test_set, is_training, Prepared, read_prepared, SUMMARY,
-        trained_on, VALIDATED_ON, VALIDATION_TEXT
+        trained_on, VALIDATED_ON, validation_digest, VALIDATION_TEXT
     tokenizer_training: check_tag, kept_tokenizer, ORIGIN, sample_of, TokenizerOrigin
 """

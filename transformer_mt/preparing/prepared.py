@@ -153,7 +153,12 @@ def data_digests(data_dir: Path) -> dict[str, str]:
     digests. Raises OSError or ValueError if the checksums or the list of shards cannot be read.
     """
     training = _training_sums(data_dir)
-    return {"train": _digest(training, training), "valid": _digest(read_sums(data_dir), _VALIDATION)}
+    return {"train": _digest(training, training), "valid": validation_digest(data_dir)}
+
+
+def validation_digest(data_dir: Path) -> str:
+    """Return the SHA-256 that `data_digests` gives of the validation data. Raises the errors of `read_sums`."""
+    return _digest(read_sums(data_dir), _VALIDATION)
 
 
 def _training_sums(data_dir: Path) -> dict[str, str]:

@@ -12,6 +12,6 @@ Other rooms use:
     output_parts: OutputParts
     own_directory: check_own, hold, Owner, replacing_directory, temporary_directory
     records: Count, Drawn, processor, Record, Start, STARTS, Summary, versions
-    weights: check_weights, load_weights, make_no_cache, model_weights, read_metadata, read_tensors, read_weights,
-        save_weights, use_own_cache
+    weights: check_shapes, check_weights, copy_weights, load_weights, make_no_cache, model_weights, read_metadata,
+        read_tensors, read_weights, save_weights, use_own_cache
 """

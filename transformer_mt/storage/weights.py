@@ -5,7 +5,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -34,7 +34,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error}); average the run's checkpoints again") from None
+        raise CheckpointError(f"{path}: cannot be read ({error}); copy the file again, or make it readable") from None
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -69,23 +69,29 @@ def read_metadata(path: Path) -> dict[str, str]:
         return {}
 
 
-def load_weights(model: nn.Module, path: Path, placed: Callable[[Tensor, Tensor], Tensor] | None = None) -> None:
-    """Copy the weights in a file into a model.
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Copy the weights in a file into a model. Raises the CheckpointErrors of `read_weights` and `copy_weights`."""
+    copy_weights(read_weights(path), model, path)
 
-    `placed(tensor, weight)`, if given, returns the tensor on the device and in the form of the model's weight, for
-    example its shard. Raises CheckpointError unless names and shapes are those of the model.
-    """
-    found, wanted = read_weights(path), model_weights(model)
-    for name in sorted(wanted.keys() | found.keys()):
+
+def copy_weights(weights: Mapping[str, Tensor], model: nn.Module, path: Path) -> None:
+    """Copy weights, which are from a file or checkpoint `path`, into a model. Raises the error of `check_shapes`."""
+    check_shapes(weights, model, path)
+    for name, weight in model_weights(model).items():
+        weight.copy_(weights[name])
+
+
+def check_shapes(weights: Mapping[str, Tensor], model: nn.Module, path: Path) -> None:
+    """Raises CheckpointError, which names the file, unless names and shapes are those of the model."""
+    wanted = model_weights(model)
+    for name in sorted(wanted.keys() | weights.keys()):
         ours = tuple(wanted[name].shape) if name in wanted else "none"
-        theirs = tuple(found[name].shape) if name in found else "none"
+        theirs = tuple(weights[name].shape) if name in weights else "none"
         if ours != theirs:
             raise CheckpointError(
                 f"{path}: the shape of {name} is {theirs} in this file, but {ours} in the model. Use the configuration "
                 "with which it was trained: the config.yaml of its run"
             )
-    for name, weight in wanted.items():
-        weight.copy_(placed(found[name], weight) if placed else found[name])
 
 
 TORCH, TRITON = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"  # variables of PyTorch and of its compiler for GPUs

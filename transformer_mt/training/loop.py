@@ -36,14 +36,19 @@ def train(
     """
     learner.loss.train()
     with run:
-        for batches, position in run.batches(loader, progress):
+        # a validation for which a signal left no time before the run was resumed
+        if progress.validation_due:
+            progress = run.after_validation(progress, validate())
+            run.save(progress)
+
+        for batches, position in () if is_trained(progress, settings) else run.batches(loader, progress):
             # one update: forward, backward, step
             step = progress.step + 1
             made = one_update(learner, batches, learning_rate(step, settings), step, settings, ranks)
             progress = run.after_update(replace(progress, step=step, position=position), made)
 
             # validate after every `validate_every` updates
-            if is_due(settings.validate_every, step, settings):
+            if progress.validation_due and not run.signal:
                 progress = run.after_validation(progress, validate())
 
             # save after every `save_every` updates, and after those with the best scores; `run.end` saves the last

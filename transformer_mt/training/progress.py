@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from transformer_mt.batches.loader import BatchLayout, Position
 from transformer_mt.settings.training_settings import TrainingConfig
@@ -29,6 +30,10 @@ class Progress:
     best: tuple[tuple[float, int], ...] = ()
     """Metric and step of the best validations, the best first."""
     validations_since_best: int = 0
+    validation_due: bool = False
+    """Whether a validation of this update is still to come: a signal may leave less time than it takes."""
+    model: Mapping[str, Any] = field(default_factory=dict)
+    """The section `model` of the configuration with which the run began."""
     data: Mapping[str, str] = field(default_factory=dict)
     """Digests of training and validation data (preparing.prepared.data_digests); empty before the first start."""
 
@@ -39,7 +44,8 @@ class Progress:
 
 def is_trained(progress: Progress, settings: TrainingConfig) -> bool:
     """Whether training is over: all updates are done, or the metric has not improved in `patience` validations."""
-    return progress.step >= settings.max_steps or 0 < settings.patience <= progress.validations_since_best
+    is_over = progress.step >= settings.max_steps or 0 < settings.patience <= progress.validations_since_best
+    return is_over and not progress.validation_due
 
 
 def is_due(every: int, step: int, settings: TrainingConfig) -> bool:
@@ -53,7 +59,8 @@ def compare_with_best(progress: Progress, metric: float, settings: TrainingConfi
     is_better = not progress.best or metric > progress.best[0][0]
     ranking = sorted([*progress.best, (metric, progress.step)], key=lambda entry: (-entry[0], entry[1]))
     since = 0 if is_better else progress.validations_since_best + 1
-    return replace(progress, best=tuple(ranking[: settings.keep_best]), validations_since_best=since)
+    best = tuple(ranking[: settings.keep_best])
+    return replace(progress, best=best, validations_since_best=since, validation_due=False)
 
 
 def with_counts(then: Progress, counted: Progress) -> Progress:

@@ -18,7 +18,7 @@ from transformer_mt.storage.weights import load_weights, make_no_cache, use_own_
 from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
-from transformer_mt.training.run.checkpoint import STATE, check_tokenizer, damage, tokenizer_of
+from transformer_mt.training.run.checkpoint import STATE, check_settings, check_tokenizer, damage, tokenizer_of
 from transformer_mt.training.scale.distributed import Ranks, shard
 
 
@@ -67,10 +67,11 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
         )
     on_gpu = device.torch_device.type == "cuda"
     compiled = on_gpu and layout == "packed" and not is_sharded if settings.compile == "auto" else settings.compile
-    if compiled or on_gpu:  # on a GPU the loss is compiled in any case
-        use_own_cache()
-    else:
-        make_no_cache()
+    with ranks.together():
+        if compiled or on_gpu:  # on a GPU the loss is compiled in any case
+            use_own_cache()
+        else:
+            make_no_cache()
     loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, settings.r_drop, compiled)
     if is_sharded:
         shard(loss, _units(model), ranks, device.torch_device)
@@ -101,6 +102,8 @@ def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokeniz
     )
     check_tokenizer(path, tokenizer_digest, advice)
     _check_meaning(path, holder / "config.yaml", settings)
+    if is_checkpoint:  # if this file was edited
+        check_settings(path, settings)
     load_weights(model, path / MODEL)
 
 

@@ -13,7 +13,7 @@ from transformer_mt.kernels.device import Device
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.training_settings import AveragingConfig, TrainingConfig, ValidationMetric
 from transformer_mt.storage.checksums import checkpoint_path, saved_steps
-from transformer_mt.storage.weights import model_weights
+from transformer_mt.storage.weights import copy_weights
 from transformer_mt.training.run.checkpoint import (
     average_weights,
     damage,
@@ -117,9 +117,7 @@ def validate_candidates(
     model = build_model(model_settings, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     model.to(device.torch_device).eval()
     for candidate in candidates:
-        weights = candidate.weights()
-        for name, weight in model_weights(model).items():
-            weight.copy_(weights[name])
+        copy_weights(candidate.weights(), model, candidate.paths[0])
         yield validate_model(model, device, validation, Ranks())
 
 

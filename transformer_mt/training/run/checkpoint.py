@@ -15,16 +15,18 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from transformer_mt.base.errors import CheckpointError
+from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.batches.loader import Position
 from transformer_mt.kernels.device import Device, end_of_queue
+from transformer_mt.settings.model_settings import ModelConfig
+from transformer_mt.settings.reading import other_meaning
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import MODEL, checkpoint_path, fault, saved_steps, sums_of, write_sums
 from transformer_mt.storage.files import cure, flush_to_disk
 from transformer_mt.storage.records import versions
 from transformer_mt.storage.weights import (
+    check_shapes,
     check_weights,
-    load_weights,
     model_weights,
     read_metadata,
     read_tensors,
@@ -95,17 +97,31 @@ def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokeniz
         save_weights(tensors.training, partial / TRAINING)
         (partial / STATE).write_text(json.dumps(state, indent=2) + "\n")
         write_sums(partial, sums_of(partial, FILES))
-        for file in partial.iterdir():
-            flush_to_disk(file)
-        shutil.rmtree(path, ignore_errors=True)
-        os.replace(partial, path)
-        flush_to_disk(path.parent)
-    except (OSError, SafetensorError) as error:
+        _put_in_place(partial)
+    except (OSError, SafetensorError, UserError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise CheckpointError(
             f"{path}: cannot be saved ({error}). Earlier checkpoints are complete: "
             f"{cure(error)} and run the same command again"
         ) from None
+
+
+def _put_in_place(partial: Path) -> None:
+    """Give a complete checkpoint its name. One of the same step goes aside before, and is deleted at the next save."""
+    for file in partial.iterdir():
+        flush_to_disk(file)
+    path = partial.with_suffix("")
+    if path.exists():
+        _set_aside(path)
+    os.replace(partial, path)
+    flush_to_disk(path.parent)
+
+
+def finish_saving(run_dir: Path) -> None:
+    """Give a checkpoint its name that was complete already when `train` was killed. One of its step may be aside."""
+    for found in (run_dir / "checkpoints").glob("step-*.partial"):
+        if not damage(found):
+            _put_in_place(found)
 
 
 def load_progress(path: Path) -> Progress:
@@ -122,15 +138,19 @@ def load_progress(path: Path) -> Progress:
         ) from None
 
 
-def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str) -> None:
+def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: Ranks) -> None:
     """Load weights, optimizer and moving average from a verified checkpoint; each rank loads its shard.
 
-    Raises CheckpointError if it was trained with another tokenizer or has other shapes.
+    Raises UserError on every rank if a rank cannot read it, or if it has another tokenizer or other shapes.
     """
-    check_tokenizer(path, tokenizer_digest, "Prepare the data as before, or choose another run_dir")
-    load_weights(learner.model, path / MODEL, sharded_like)
+    with ranks.together():
+        check_tokenizer(path, tokenizer_digest, "Prepare the data as before, or choose another run_dir")
+        weights, training = read_weights(path / MODEL), read_tensors(path / TRAINING)
+        check_shapes(weights, learner.model, path / MODEL)
+    for name, weight in model_weights(learner.model).items():
+        weight.copy_(sharded_like(weights[name], weight))
     parameters = dict(learner.model.named_parameters())
-    for key, tensor in read_tensors(path / TRAINING).items():
+    for key, tensor in training.items():
         if key.startswith("optimizer."):
             _, state, name = key.split(".", 2)
             learner.optimizer.state[parameters[name]][state] = _like(tensor, parameters[name])
@@ -144,6 +164,16 @@ def check_tokenizer(path: Path, tokenizer_digest: str, advice: str) -> None:
     if found != tokenizer_digest:
         raise CheckpointError(
             f"{path} was trained with another tokenizer ({found[:8]} instead of {tokenizer_digest[:8]}). {advice}"
+        )
+
+
+def check_settings(path: Path, model: ModelConfig) -> None:
+    """Raises CheckpointError if the weights of a checkpoint mean something else in a model with these settings."""
+    if other := other_meaning(model.model_copy(update=dict(load_progress(path).model)), model):
+        raise CheckpointError(
+            f"{path} was trained with another model than the configuration describes now:\n  "
+            + "\n  ".join(other)
+            + "\nSet the earlier values again, also in the config.yaml of the run"
         )
 
 
@@ -190,9 +220,15 @@ def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
     kept = {progress.step, *progress.best_steps, *scheduled[-settings.keep_last :]}
     for step in [step for step in saved_steps(run_dir) if step <= progress.step]:
         if step not in kept:
-            path = checkpoint_path(run_dir, step)
-            os.replace(path, path.with_name(path.name + ".old"))  # half of it must not look complete
+            _set_aside(checkpoint_path(run_dir, step))
     _delete_old(run_dir)
+
+
+def _set_aside(path: Path) -> None:
+    """Rename a checkpoint that will be deleted, because half of it must not look complete."""
+    old = path.with_suffix(".old")
+    shutil.rmtree(old, ignore_errors=True)
+    os.replace(path, old)
 
 
 def _delete_old(run_dir: Path) -> None:

@@ -5,7 +5,7 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from tqdm import tqdm
@@ -16,11 +16,9 @@ from transformer_mt.kernels.device import peak_memory_on
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.files import cure, parse_json, write_whole
 from transformer_mt.training.learning import Update
-from transformer_mt.training.progress import Progress
+from transformer_mt.training.progress import Progress, is_due, is_trained
+from transformer_mt.training.run.validation import ValidationScores, perplexity
 from transformer_mt.training.scale.distributed import Ranks
-
-if TYPE_CHECKING:
-    from transformer_mt.training.run.validation import ValidationScores
 
 _LONGEST_SILENCE = 60.0  # seconds of training without a line in a log
 
@@ -36,11 +34,9 @@ class RunLog:
         self, run_dir: Path, settings: TrainingConfig, progress: Progress, ranks: Ranks, device: torch.device
     ) -> None:
         self._path = run_dir / "log.jsonl"
-        self._every, self._num_updates, self._device = settings.log_every, settings.max_steps, device
-        self._metric = settings.metric
-        self._is_first = ranks.is_first
+        self._settings, self._is_first, self._device = settings, ranks.is_first, device
         if self._is_first:
-            _drop_later_records(self._path, progress.step)
+            _drop_later_records(self._path, progress)
         self._board = _tensorboard(run_dir, progress.step) if settings.tensorboard and self._is_first else None
         self._bar = tqdm(
             total=settings.max_steps,
@@ -62,21 +58,26 @@ class RunLog:
             self._board.close()
 
     def update(self, progress: Progress, update: Update) -> None:
-        """Add one update, whose numbers are on the host. After `log_every` updates, write their means."""
+        """Add one update, whose numbers are on the host. After `log_every` updates, and the last, write their means."""
         self._bar.update()
         self._updates.append(update)
-        if progress.step % self._every:
-            if progress.seconds - self._printed.seconds >= _LONGEST_SILENCE:
-                self._print_progress(progress, "")
-            return
-        if self._is_first:
+        if is_due(self._settings.log_every, progress.step, self._settings):
             self._write_means(progress)
-        self._updates, self._logged = [], progress
+        elif progress.seconds - self._printed.seconds >= _LONGEST_SILENCE:
+            self._print_progress(progress, "")
+
+    def end(self, progress: Progress) -> None:
+        """Write the means that are left, if training is over; a resumed run writes its own. Warn in any case."""
+        if self._updates and is_trained(progress, self._settings):
+            self._write_means(progress)
+        else:
+            self._warn(progress)
 
     def _write_means(self, progress: Progress) -> None:
         self._warn(progress)
-        updates = [update for update in self._updates if update.numbers.is_finite]
-        if not updates:
+        updates, before = [update for update in self._updates if update.numbers.is_finite], self._logged
+        self._updates, self._logged = [], progress
+        if not updates or not self._is_first:
             return
         tokens = sum(update.num_labels for update in updates)
         nll = sum(update.numbers.nll.item() for update in updates) / tokens
@@ -85,10 +86,10 @@ class RunLog:
             "epoch": progress.position.epoch,
             "loss": sum(update.numbers.smoothed.item() for update in updates) / tokens,
             "nll": nll,
-            "perplexity": math.exp(min(nll, 700.0)),
+            "perplexity": perplexity(nll),
             "learning_rate": updates[-1].learning_rate,
             "gradient_norm": updates[-1].numbers.gradient_norm.item(),
-            "tokens_per_second": (progress.tokens - self._logged.tokens) / (progress.seconds - self._logged.seconds),
+            "tokens_per_second": (progress.tokens - before.tokens) / (progress.seconds - before.seconds),
             "padding": 1 - tokens / sum(update.num_positions for update in updates),
             "memory_megabytes": peak_memory_on(self._device) / 1e6,
             "skipped": progress.skipped,
@@ -109,12 +110,14 @@ class RunLog:
         if not self._is_first or not self._bar.disable:
             return
         self._printed = progress
-        made, left = progress.step - self._begun.step, self._num_updates - progress.step
+        made, left = progress.step - self._begun.step, self._settings.max_steps - progress.step
         seconds = progress.seconds - self._begun.seconds + self._validated
         time_left = f"  {duration(left * seconds / made)} left" if left > 0 else ""
-        self._say(f"update {progress.step}/{self._num_updates}{numbers}{time_left}")
+        self._say(f"update {progress.step}/{self._settings.max_steps}{numbers}{time_left}")
 
     def _warn(self, progress: Progress) -> None:
+        if not self._is_first:
+            return
         if skipped := progress.skipped - self._logged.skipped:
             self._say(f"warning: {counted(skipped, 'update')} skipped, because loss or gradient was not finite")
         if split := progress.split - self._logged.split:
@@ -124,7 +127,7 @@ class RunLog:
                 "run"
             )
 
-    def validation(self, progress: Progress, scores: "ValidationScores") -> None:
+    def validation(self, progress: Progress, scores: ValidationScores) -> None:
         """Write and print the scores of a validation."""
         self._validated += scores.seconds
         if not self._is_first:
@@ -132,7 +135,7 @@ class RunLog:
         best = progress.best_steps[:1] == [progress.step]
         self._write({"step": progress.step} | scores.record() | {"best": best})
         self._say(
-            f"update {progress.step}: validation {scores.said(self._metric)}"
+            f"update {progress.step}: validation {scores.said(self._settings.metric)}"
             f"{', the best so far' if best else ''} ({scores.seconds:.0f} s)"
         )
 
@@ -168,13 +171,15 @@ def _tensorboard(run_dir: Path, step: int) -> Any:
     return SummaryWriter(str(run_dir / "tensorboard"), purge_step=step + 1)
 
 
-def _drop_later_records(path: Path, step: int) -> None:
+def _drop_later_records(path: Path, progress: Progress) -> None:
     if not path.exists():
         return
     kept = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            if parse_json(line)["step"] <= step:
+            record = parse_json(line)
+            comes_again = record["step"] == progress.step and progress.validation_due and "valid_nll" in record
+            if record["step"] <= progress.step and not comes_again:
                 kept.append(line + "\n")  # a crash may have cut off the line's end
         except (ValueError, KeyError, TypeError):
             continue  # half a line, cut off by a crash

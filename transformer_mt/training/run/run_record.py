@@ -28,18 +28,17 @@ _NAMES = {"train": "training data", "valid": "validation data"}
 
 
 def on_data(
-    progress: Progress, data: Mapping[str, str], data_dir: str, is_accepted: bool
+    progress: Progress, data: Mapping[str, str], data_dir: str, is_accepted: bool, advice: str
 ) -> tuple[Progress, list[str]]:
-    """The progress of a run that resumes with these data, and which of `train` and `valid` have changed.
+    """The progress of a run that continues with these data, and which of `train` and `valid` have changed.
 
-    `data` are the digests of the files in data_dir. Raises CheckpointError if they changed, unless `is_accepted`.
+    `data` are digests of data_dir. Raises CheckpointError, with this advice, if they changed, unless `is_accepted`.
     """
     changed = [name for name, digest in data.items() if progress.data.get(name, digest) != digest]
     if changed and not is_accepted:
         raise CheckpointError(
             f"until update {progress.step}, this run had other {_described(changed)} than {data_dir} holds now: the "
-            "text was changed, or prepared in another way. Restore the earlier data, choose another run_dir, or set "
-            "training.accept_changed_data=true to resume with the new data"
+            f"text was changed, or prepared in another way. Restore the earlier data, {advice}"
         )
     return replace(progress, data=dict(data)), changed
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from threading import Thread
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -23,10 +23,8 @@ from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress, compare_with_best, is_due, with_counts
 from transformer_mt.training.run.checkpoint import Saver
 from transformer_mt.training.run.run_log import RunLog
+from transformer_mt.training.run.validation import ValidationScores
 from transformer_mt.training.scale.distributed import Ranks
-
-if TYPE_CHECKING:
-    from transformer_mt.training.run.validation import ValidationScores
 
 T = TypeVar("T")
 
@@ -186,9 +184,7 @@ class Run:
         if to_read or is_needed:
             progress = self._read(progress)
         self._saver.settle(wait=is_needed)
-        if to_validate and self.signal:  # a signal may leave less time than validation takes
-            self._saver.save(progress, at_once=True)
-        return progress
+        return replace(progress, validation_due=to_validate)
 
     def _read(self, progress: Progress) -> Progress:
         """Log the updates since the last call, and count the skipped ones and the micro-batches that were split."""
@@ -198,7 +194,7 @@ class Run:
         self._unread.clear()
         return progress
 
-    def after_validation(self, progress: Progress, scores: "ValidationScores") -> Progress:
+    def after_validation(self, progress: Progress, scores: ValidationScores) -> Progress:
         """Rank this validation among those before, and log it."""
         progress = compare_with_best(progress, scores.goodness(self._settings.metric), self._settings)
         self._log.validation(progress, scores)
@@ -211,6 +207,7 @@ class Run:
     def end(self, progress: Progress) -> Progress:
         """Log and save everything that is not yet saved, and wait until it is written. Returns the saved progress."""
         progress = self._read(progress)
+        self._log.end(progress)
         self._saver.settle(wait=True)
         if progress != self._saver.saved:
             self._saver.save(progress, at_once=True)
