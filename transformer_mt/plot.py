@@ -13,7 +13,6 @@ PICTURES = {
     "masks": plot_model.MASKS,
     "schedule": plot_training.SCHEDULE,
     "curves": plot_training.CURVES_OF_RUNS,
-    "lengths": plot_training.LENGTHS,
 }
 
 

@@ -2,11 +2,10 @@
 
 import json
 import os
-import shutil
 
 import numpy as np
 import pytest
-from helpers.messages import message, says
+from helpers.messages import says
 from helpers.picture_numbers import read_numbers
 from helpers.thorough import thorough
 from helpers.tiny import ROOT, status_and_error
@@ -14,8 +13,6 @@ from helpers.untrained import write_untrained
 from safetensors.torch import load_file
 
 from transformer_mt import plot
-from transformer_mt.base.errors import CorpusError
-from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.reporting import figures, picture_file
 from transformer_mt.reporting.log_lines import CURVES
@@ -38,7 +35,7 @@ def shown(monkeypatch, tmp_path, capsys):
 
     def run(*words, ending=None):
         output, numbers, got = tmp_path / f"picture.{ending or 'png'}", tmp_path / "numbers.npz", []
-        for name in ("of_positions", "of_masks", "of_lines", "of_lengths"):
+        for name in ("of_positions", "of_masks", "of_lines"):
             real = getattr(figures, name)
             monkeypatch.setattr(figures, name, lambda *given, real=real: (got.append(given), real(*given))[1])
         written = []
@@ -117,25 +114,6 @@ def test_schedules_are_those_of_training(shown, numbers):
         assert rates == [learning_rate(step, settings) for step in steps]
         assert numbers()[f"learning_rate_{number}"].tolist() == rates
         assert numbers()[f"learning_rate_{number}_updates"].tolist() == list(steps)
-
-
-def test_lengths_are_those_of_the_prepared_pairs(shown, numbers, experiment):
-    (sides,), said = shown("lengths", experiment)
-    corpus = EncodedCorpus.load(experiment.parent / "data" / "train")
-    for name, text in (("source", corpus.source), ("target", corpus.target)):
-        expected = [text.offsets[pair + 1] - text.offsets[pair] for pair in range(len(corpus))]
-        assert sides[name].tolist() == numbers()[f"{name}_N"].tolist() == expected
-    assert f"{len(corpus)} pairs, on average {len(corpus.source.ids) / len(corpus):.1f} source pieces" in said
-
-
-def test_lengths_of_damaged_data_are_not_drawn(shown, experiment, tmp_path):
-    data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
-    [offsets] = data.glob("train/*/*/source.offsets")
-    damaged = np.fromfile(offsets, np.int64)
-    damaged[1] += 1
-    damaged.tofile(offsets)
-    with pytest.raises(CorpusError, match=message("prepared-data-damaged", "source.offsets")):
-        shown("lengths", experiment, f"data_dir={data}")
 
 
 def write_log(run, *records, end="\n"):

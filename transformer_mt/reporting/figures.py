@@ -1,4 +1,4 @@
-"""Draws pictures known from textbooks: positions, masks, learning rate schedules, training curves, and lengths.
+"""Draws pictures known from textbooks: positions, masks, learning rate schedules, and training curves.
 
 T positions  D model width
 """
@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.models.attention_weights import FloatArray
@@ -49,25 +48,6 @@ def of_masks(masks: Mapping[str, Tensor]) -> "Figure":
         axes.set_yticks(range(mask_TT.shape[0]))
         axes.tick_params(length=0, labelsize=7)
         axes.set(xlabel="sees position", ylabel="position", title=name)
-    return figure
-
-
-def of_lengths(lengths: Mapping[str, NDArray[np.int64]]) -> "Figure":
-    """Draw the number of sentences of each length for both sides, and the number of pairs for each two lengths."""
-    from matplotlib.colors import LogNorm
-
-    figure = new_figure(10, 4)
-    counts, both = figure.subplots(1, 2)
-    longest = max(int(side.max()) for side in lengths.values())
-    edges = np.linspace(0.5, longest + 0.5, min(longest, 100) + 1)
-    for name, side in lengths.items():
-        counts.hist(side, bins=edges, histtype="step", label=name)
-    counts.set(xlabel="pieces of a sentence", ylabel="sentences")
-    counts.legend(fontsize="small")
-    (source_name, source), (target_name, target) = lengths.items()
-    *_, image = both.hist2d(source, target, bins=[edges, edges], norm=LogNorm(), cmap="Blues")
-    both.set(xlabel=f"pieces of the {source_name}", ylabel=f"pieces of the {target_name}")
-    figure.colorbar(image, ax=both, label="pairs")
     return figure
 
 

@@ -36,8 +36,7 @@ Each picture has its own --help:
   plot positions         position encodings, sinusoids or learned ones
   plot masks             which positions may attend to which
   plot schedule          the learning rate of configurations
-  plot curves            loss, likelihood, BLEU and learning rate of runs
-  plot lengths           the lengths of the training sentences"""
+  plot curves            loss, likelihood, BLEU and learning rate of runs"""
 
 _IN_A_ROW = 4  # up to so many maps are in one row; more are in a square
 

@@ -1,4 +1,4 @@
-"""`plot schedule`, `plot curves` and `plot lengths`: draw numbers of training and lengths of its text."""
+"""`plot schedule` and `plot curves`: draw numbers of training."""
 
 import argparse
 import math
@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.base.errors import UserError
-from transformer_mt.batches.encoded import EncodedCorpus
-from transformer_mt.preparing.prepared import check_data, trained_on
 from transformer_mt.reporting import figures
 from transformer_mt.reporting.figures import Line
 from transformer_mt.reporting.log_lines import CURVES, lines_of, read_log
@@ -83,33 +81,4 @@ CURVES_OF_RUNS = Command(
     "curves runs/demo_en_de runs/other --output curves.png",
     _add_runs,
     _curves,
-)
-
-
-def _lengths_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG", type=Path, help="a configuration")
-    cli.add_settings(parser, "change a setting")
-
-
-def _lengths(arguments: argparse.Namespace) -> Picture:
-    config = load_config(arguments.config, arguments.overrides)
-    data_dir = Path(config.data_dir)
-    corpus = EncodedCorpus.load(data_dir / "train")
-    check_data(data_dir, trained_on(data_dir))
-    pairs = np.arange(len(corpus))
-    sides = {"source": corpus.source.lengths(pairs), "target": corpus.target.lengths(pairs)}
-    means = ", ".join(f"{side.mean():.1f} {name} pieces" for name, side in sides.items())
-    return Picture(
-        lambda: figures.of_lengths(sides),
-        {"source_N": sides["source"], "target_N": sides["target"]},
-        f"{len(corpus):,} pairs, on average {means}",
-    )
-
-
-LENGTHS = Command(
-    "Draws the lengths of the training sentences, in subword pieces including the end of the sentence: for each\n"
-    "side alone, and for pairs. `prepare` must have written them.",
-    "lengths configs/demo_en_de.yaml --output lengths.png",
-    _lengths_arguments,
-    _lengths,
 )
