@@ -43,8 +43,8 @@ BELOW = {
         *("text", "training", "training/scale"),
     },
     "reporting": {
-        *("batches", "corpora", "decoding", "evaluation", "models", "settings", "storage", "terminal", "text"),
-        "training",
+        *("batches", "corpora", "decoding", "evaluation", "models", "preparing", "settings", "storage", "terminal"),
+        *("text", "training"),
     },
 }
 ROOMS = {path.parent.relative_to(PACKAGE).as_posix() for path in FILES} - {"."}

@@ -359,7 +359,7 @@ def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(config: Path, tmp_path:
     assert len(workers) >= 2
     running.process.send_signal(signal.SIGINT)
     assert ended(running) == [130], said(running)
-    assert "What is finished stays. To resume: " in said(running) and f"prepare {config}" in said(running)
+    assert "Finished parts are kept. To resume: " in said(running) and f"prepare {config}" in said(running)
     until = time.monotonic() + 10
     while any(Path(f"/proc/{worker}").exists() for worker in workers) and time.monotonic() < until:
         time.sleep(0.01)

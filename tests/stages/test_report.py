@@ -164,7 +164,7 @@ def test_two_runs_are_compared_and_their_differences_come_first(evaluated, tmp_p
     assert "training.clip_norm 0.0 2.0 0.0" in settings and "training.seed" not in settings
     [row] = re.findall(rf"{better} BLEU 100.0 ± 0.0 (\S+) (\S+)", page.text)
     assert all(0 < float(p) < 0.01 for p in row)
-    assert f"{same} writes the same text as {evaluated}" in page.text
+    assert f"{same} has the same translations as {evaluated}" in page.text
     assert re.search(rf"{same} BLEU \S+ ± \S+ same text same text", page.text)
     shown = page.text.split("The best translations of some sentences")[1].split(" Attention ")[0]
     assert len(re.findall(r" -\d+\.\d{3}\b", shown)) == 27, "three of three sentences of the test set for each run"

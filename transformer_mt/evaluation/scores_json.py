@@ -128,7 +128,8 @@ def write_scores(path: Path, scores: Mapping[str, TestSetScores]) -> None:
     Raises EvaluationError as `read_scores` does, and UserError if the file cannot be written.
     """
     read_scores(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True)
     file = ScoreFile(schema_version=SCHEMA_VERSION, test_sets=dict(scores))
     content = file.model_dump(mode="json", exclude_unset=True)
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
