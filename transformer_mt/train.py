@@ -126,7 +126,7 @@ def _train(
     with ranks.together():
         layout = choose_layout(settings, config.model, device)
         if path:
-            check_settings(path, config.model)
+            check_settings(path, config.model, "Set the values that it was trained with, or choose another run_dir")
         progress = load_progress(path) if path else Progress(layout=layout, model=config.model.model_dump())
         check_layout(progress.layout, config.model, device)
         advice = "choose another run_dir, or set training.accept_changed_data=true to resume with the new data"

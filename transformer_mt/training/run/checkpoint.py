@@ -19,9 +19,9 @@ from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.batches.loader import Position
 from transformer_mt.kernels.device import Device, end_of_queue
 from transformer_mt.settings.model_settings import ModelConfig
-from transformer_mt.settings.reading import other_meaning
+from transformer_mt.settings.reading import other_meaning_than
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.storage.checksums import MODEL, checkpoint_path, fault, saved_steps, sums_of, write_sums
+from transformer_mt.storage.checksums import CONFIG, MODEL, checkpoint_path, fault, saved_steps, sums_of, write_sums
 from transformer_mt.storage.files import cure, flush_to_disk
 from transformer_mt.storage.records import versions
 from transformer_mt.storage.weights import (
@@ -167,14 +167,14 @@ def check_tokenizer(path: Path, tokenizer_digest: str, advice: str) -> None:
         )
 
 
-def check_settings(path: Path, model: ModelConfig) -> None:
-    """Raises CheckpointError if the weights of a checkpoint mean something else in a model with these settings."""
-    if other := other_meaning(model.model_copy(update=dict(load_progress(path).model)), model):
-        raise CheckpointError(
-            f"{path} was trained with another model than the configuration describes now:\n  "
-            + "\n  ".join(other)
-            + "\nSet the earlier values again, also in the config.yaml of the run"
-        )
+def check_settings(path: Path, model: ModelConfig, advice: str) -> None:
+    """Raises CheckpointError, with this advice, if weights mean something else in a model with these settings.
+
+    `path` is a checkpoint or a model directory.
+    """
+    if other := other_meaning_than(load_progress(path).model if (path / STATE).is_file() else path / CONFIG, model):
+        changes = "\n  ".join(other)
+        raise CheckpointError(f"{path}: its weights would mean something else in this model:\n  {changes}\n{advice}")
 
 
 def tokenizer_of(path: Path) -> str | None:
@@ -215,13 +215,13 @@ def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
 
     Later ones stay: they are damaged, because the run has resumed from an earlier one, and it will replace them.
     """
-    _delete_old(run_dir)
     scheduled = [step for step in scheduled_steps(run_dir, settings) if step <= progress.step]
     kept = {progress.step, *progress.best_steps, *scheduled[-settings.keep_last :]}
     for step in [step for step in saved_steps(run_dir) if step <= progress.step]:
         if step not in kept:
             _set_aside(checkpoint_path(run_dir, step))
-    _delete_old(run_dir)
+    for old in (run_dir / "checkpoints").glob("step-*.old"):
+        shutil.rmtree(old, ignore_errors=True)  # the next call deletes what is still in use
 
 
 def _set_aside(path: Path) -> None:
@@ -229,11 +229,6 @@ def _set_aside(path: Path) -> None:
     old = path.with_suffix(".old")
     shutil.rmtree(old, ignore_errors=True)
     os.replace(path, old)
-
-
-def _delete_old(run_dir: Path) -> None:
-    for old in (run_dir / "checkpoints").glob("step-*.old"):
-        shutil.rmtree(old, ignore_errors=True)  # the next call deletes what is still in use
 
 
 def point_best_at(run_dir: Path, step: int) -> None:
@@ -318,7 +313,7 @@ class Saver:
     def save(self, progress: Progress, at_once: bool = False) -> None:
         """Begin to save a checkpoint; the one before must be settled. With `at_once`, it is written on return.
 
-        Raises CheckpointError if it cannot be written before the return.
+        Raises UserError or OSError if it cannot be written before the return.
         """
         in_thread = writes_beside(self.device) and not at_once
         tensors = Tensors.of(self._learner, self.ranks, copied=in_thread)
@@ -332,7 +327,7 @@ class Saver:
     def settle(self, wait: bool) -> None:
         """Check that the current checkpoint was written: with `wait` in any case, otherwise only if writing has ended.
 
-        Raises CheckpointError if it could not be written.
+        Raises UserError or OSError if it could not be written.
         """
         written = self._written
         if written is not None and (wait or self.ranks.max(int(self.ranks.is_first and written.done()))):
@@ -340,20 +335,12 @@ class Saver:
             self._check(written.result)
 
     def _check(self, write: Callable[[], None]) -> None:
-        if failure := self.ranks.broadcast(_failure(write) if self.ranks.is_first else ""):
-            raise CheckpointError(failure)
+        with self.ranks.together():
+            if self.ranks.is_first:
+                write()
         self.saved = self._saving
 
 
 def writes_beside(device: Device) -> bool:
     """Whether a thread writes checkpoints. On the CPU it would take cores and memory away from training."""
     return device.torch_device.type == "cuda"
-
-
-def _failure(write: Callable[[], None]) -> str:
-    """Why the checkpoint could not be saved; empty if it was."""
-    try:
-        write()
-        return ""
-    except (CheckpointError, OSError) as error:
-        return str(error)
