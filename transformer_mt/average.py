@@ -158,14 +158,10 @@ def _device(name: str | None, training: TrainingConfig) -> Device:
 
 def _reason(scores: Sequence[ValidationScores], config: Config) -> str:
     """Say why this candidate became the model."""
-    choose = config.averaging.choose
-    if choose != "auto":
-        return f"chosen by averaging.choose={choose}"
-    return (
-        f"the best of these by {VALIDATION_METRICS[config.training.metric].name}"
-        if scores
-        else "not compared with any other"
-    )
+    if config.averaging.choose != "auto":
+        return f"chosen by averaging.choose={config.averaging.choose}"
+    best = f"the best of these by {VALIDATION_METRICS[config.training.metric].name}"
+    return best if scores else "not compared with any other"
 
 
 def _warning(

@@ -36,21 +36,21 @@ def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
     return device
 
 
-def choose_layout(settings: TrainingConfig, model: ModelConfig, device: Device) -> BatchLayout:
-    """The layout of the sentences in micro-batches. Raises ConfigError if the device does not support it."""
+def choose_layout(
+    settings: TrainingConfig, model: ModelConfig, device: Device, begun: BatchLayout | None = None
+) -> BatchLayout:
+    """The layout of the sentences in micro-batches: that with which the run has `begun`, or that of the settings.
+
+    Raises ConfigError if the device does not support it.
+    """
+    wanted = begun or settings.layout
     fault = "needs training.kernels=fast" if settings.kernels == "plain" else _packed_fault(model, device)
-    if settings.layout == "packed" and fault:
-        raise ConfigError(f"training.layout=packed {fault}")
-    if settings.layout == "auto":
+    if wanted == "packed" and fault:
+        of_run = "this run began with packed sentences, but " if begun else ""
+        raise ConfigError(f"{of_run}training.layout=packed {fault}")
+    if wanted == "auto":
         return "padded" if fault or device.torch_device.type == "cpu" else "packed"
-    return settings.layout
-
-
-def check_layout(layout: BatchLayout, model: ModelConfig, device: Device) -> None:
-    """Raises ConfigError if a run that began with this layout cannot continue on this device."""
-    fault = _packed_fault(model, device)
-    if layout == "packed" and fault:
-        raise ConfigError(f"this run began with packed sentences, but training.layout=packed {fault}")
+    return wanted
 
 
 def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, device: Device, ranks: Ranks) -> Learner:

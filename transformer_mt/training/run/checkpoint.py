@@ -153,7 +153,8 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: 
     for key, tensor in training.items():
         if key.startswith("optimizer."):
             _, state, name = key.split(".", 2)
-            learner.optimizer.state[parameters[name]][state] = _like(tensor, parameters[name])
+            like = parameters[name] if tensor.dim() else tensor  # single numbers, such as a step, are not sharded
+            learner.optimizer.state[parameters[name]][state] = sharded_like(tensor, like).to(parameters[name].device)
         elif (name := key.removeprefix("average.")) in learner.average.averages:
             learner.average.averages[name].copy_(sharded_like(tensor, parameters[name]))
 
@@ -168,10 +169,7 @@ def check_tokenizer(path: Path, tokenizer_digest: str, advice: str) -> None:
 
 
 def check_settings(path: Path, model: ModelConfig, advice: str) -> None:
-    """Raises CheckpointError, with this advice, if weights mean something else in a model with these settings.
-
-    `path` is a checkpoint or a model directory.
-    """
+    """Raises CheckpointError, with this advice, if weights of a checkpoint or model directory mean another model."""
     if other := other_meaning_than(load_progress(path).model if (path / STATE).is_file() else path / CONFIG, model):
         changes = "\n  ".join(other)
         raise CheckpointError(f"{path}: its weights would mean something else in this model:\n  {changes}\n{advice}")
@@ -188,8 +186,7 @@ def damage(path: Path) -> str:
     """What is wrong with the files of a checkpoint; empty if each has the checksum it was saved with."""
     if found := fault(path, FILES):
         return str(found)
-    missing = [name for name in FILES if not (path / name).exists()]
-    return f"{missing[0]} is missing" if missing else ""
+    return next((f"{name} is missing" for name in FILES if not (path / name).exists()), "")
 
 
 def newest_whole_checkpoint(run_dir: Path) -> tuple[Path | None, list[str]]:
@@ -197,8 +194,7 @@ def newest_whole_checkpoint(run_dir: Path) -> tuple[Path | None, list[str]]:
     complaints: list[str] = []
     for step in reversed(saved_steps(run_dir)):
         path = checkpoint_path(run_dir, step)
-        fault = damage(path)
-        if not fault:
+        if not (fault := damage(path)):
             return path, complaints
         complaints.append(f"{path} is damaged ({fault})")
     return None, complaints
@@ -226,8 +222,7 @@ def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
 
 def _set_aside(path: Path) -> None:
     """Rename a checkpoint that will be deleted, because half of it must not look complete."""
-    old = path.with_suffix(".old")
-    shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(old := path.with_suffix(".old"), ignore_errors=True)
     os.replace(path, old)
 
 
@@ -268,12 +263,6 @@ def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks, copied: bool) -> dict
                 together = tensor.to("cpu", non_blocking=True, copy=True)  # from a GPU into pinned memory
             found[name] = together
     return found
-
-
-def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """A tensor of the optimizer's state, sharded like its parameter. Single numbers, such as a step, are not."""
-    # A copy, because the tensor is a memory map of the file, which may be deleted.
-    return sharded_like(tensor, parameter) if tensor.dim() else tensor.to(parameter.device, copy=True)
 
 
 class Saver:
