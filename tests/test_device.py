@@ -33,16 +33,16 @@ def processor(monkeypatch):
 @pytest.mark.parametrize("name", ["tpu9", "cuda:99", "meta", "cpu and more", ""])
 def test_a_device_that_is_not_there_is_named_with_what_may_be_said(name):
     with pytest.raises(ConfigError, match=message("device-unusable", f" {name} ")):
-        choose_device(name)
+        choose_device(name, "auto")
 
 
 def test_auto_is_cuda_where_there_is_one_and_else_the_cpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert choose_device("auto").torch_device == torch.device("cpu")
+    assert choose_device("auto", "auto").torch_device == torch.device("cpu")
     if not torch.backends.cuda.is_built():
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         with pytest.raises(ConfigError, match=message("device-unusable", "cuda")):
-            choose_device("auto")
+            choose_device("auto", "auto")
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
@@ -87,12 +87,12 @@ def test_threads_are_as_many_as_asked_for_and_0_leaves_them():
 def test_a_gpu_that_is_chosen_becomes_the_current_one():
     """Triton's kernels run on that one, wherever their tensors are."""
     with two_gpus():
-        assert choose_device("cuda").torch_device == torch.device("cuda:0")
-        first, second = choose_device("cuda:0"), choose_device("cuda:1")
+        assert choose_device("cuda", "auto").torch_device == torch.device("cuda:0")
+        first, second = choose_device("cuda:0", "auto"), choose_device("cuda:1", "auto")
         assert torch.cuda.current_device() == 1
         assert (first.torch_device.index, second.torch_device.index) == (0, 1)
         assert second.description == "pretended GPU 1, bf16"
-        assert choose_device("cuda").torch_device == torch.device("cuda:1")
+        assert choose_device("cuda", "auto").torch_device == torch.device("cuda:1")
 
 
 def test_the_end_of_a_queue_is_that_of_the_gpu_that_is_meant_whichever_is_the_current_one():
@@ -109,7 +109,7 @@ def test_a_gpu_for_which_pytorch_has_no_kernels_is_named_with_those_that_it_has(
     with two_gpus(capability=(7, 0)):
         monkeypatch.setattr(torch, "ones", no_kernel)
         with pytest.raises(ConfigError, match=message("gpu-unknown-to-pytorch", "cuda:1", "70", "sm_75, sm_80")):
-            choose_device("cuda:1")
+            choose_device("cuda:1", "auto")
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_a_missing_c_compiler_or_header_is_named(monkeypatch, tmp_path):
 @pytest.mark.cuda
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_who_waits_for_a_second_gpu_gets_what_it_has_computed():
-    device = choose_device("cuda:1").torch_device
+    device = choose_device("cuda:1", "auto").torch_device
     torch.cuda.set_device(0)
     with torch.cuda.device(device):
         torch.cuda._sleep(500_000_000)  # cycles, which are some tenths of a second
@@ -184,7 +184,7 @@ def test_who_waits_for_a_second_gpu_gets_what_it_has_computed():
 def test_on_a_gpu_no_attention_is_that_of_cudnn():
     """It would make a plan for each shape."""
     torch.backends.cuda.enable_cudnn_sdp(True)
-    device = choose_device("cuda").torch_device
+    device = choose_device("cuda", "auto").torch_device
     for queries, mask in [(30, (4, 1, 1, 30)), (30, (30, 30)), (1, (4, 1, 1, 30)), (30, None)]:
         query_BHTK = torch.zeros(4, 8, queries, 64, dtype=torch.bfloat16, device=device)
         key_BHSK = torch.zeros(4, 8, 30, 64, dtype=torch.bfloat16, device=device)

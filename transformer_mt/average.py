@@ -79,7 +79,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     )
     for path in paths:
         check_tokenizer(path, tokenizer.digest, advice)
-        check_settings(path, config.model)
+        check_settings(path, config.model, f"Set these values again in {run_dir}/config.yaml")
     can_validate = (Path(config.data_dir) / "valid.target.txt").is_file()
     sums = [(path / SUMS).read_text() for path in (run_dir, *paths)]
     made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", *sums)
@@ -158,14 +158,10 @@ def _device(name: str | None, training: TrainingConfig) -> Device:
 
 def _reason(scores: Sequence[ValidationScores], config: Config) -> str:
     """Say why this candidate became the model."""
-    choose = config.averaging.choose
-    if choose != "auto":
-        return f"chosen by averaging.choose={choose}"
-    return (
-        f"the best of these by {VALIDATION_METRICS[config.training.metric].name}"
-        if scores
-        else "not compared with any other"
-    )
+    if config.averaging.choose != "auto":
+        return f"chosen by averaging.choose={config.averaging.choose}"
+    best = f"the best of these by {VALIDATION_METRICS[config.training.metric].name}"
+    return best if scores else "not compared with any other"
 
 
 def _warning(

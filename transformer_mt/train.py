@@ -30,7 +30,6 @@ from transformer_mt.training.learning import Learner
 from transformer_mt.training.loop import train
 from transformer_mt.training.progress import Progress, is_trained, may_change
 from transformer_mt.training.run.beginning import (
-    check_layout,
     choose_layout,
     choose_rank_device,
     initialise_from,
@@ -124,11 +123,11 @@ def _train(
     """Train from the checkpoint at `path`, or from the beginning. Returns the number of the stopping signal, or 0."""
     settings, tokenizer, run_dir = config.training, validation.tokenizer, Path(config.run_dir)
     with ranks.together():
-        layout = choose_layout(settings, config.model, device)
         if path:
-            check_settings(path, config.model)
-        progress = load_progress(path) if path else Progress(layout=layout, model=config.model.model_dump())
-        check_layout(progress.layout, config.model, device)
+            check_settings(path, config.model, "Set the values that it was trained with, or choose another run_dir")
+        begun = load_progress(path) if path else None
+        layout = choose_layout(settings, config.model, device, begun.layout if begun else None)
+        progress = begun or Progress(layout=layout, model=config.model.model_dump())
         advice = "choose another run_dir, or set training.accept_changed_data=true to resume with the new data"
         progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data, advice)
     if is_trained(progress, settings):

@@ -37,7 +37,7 @@ def test_few_products_are_left_to_mkl_and_only_inside(few, inside):
 
 
 def test_numbers_too_small_for_quick_arithmetic_are_zero():
-    set_up_cpu()
+    set_up_cpu(0)
     assert (torch.full((1,), 1e-30) * 1e-10).item() == 0.0
 
 
@@ -49,7 +49,7 @@ def relative_error(seed):
 
 
 def test_fp32_products_stay_exact():
-    set_up_cpu()
+    set_up_cpu(0)
     assert relative_error(seed=1) < 1e-6
 
 
@@ -63,7 +63,7 @@ def test_the_quick_route_is_kept_where_its_products_are_exact_and_left_where_the
         return torch.mm(left.double(), right.double()).to(left.dtype)
 
     monkeypatch.setattr(torch.Tensor, "__matmul__", product)
-    set_up_cpu()
+    set_up_cpu(0)
     assert MATMUL.fp32_precision == ("bf16" if exact else before)
     assert relative_error(seed=2) < 1e-6
 

@@ -212,7 +212,7 @@ def test_a_model_that_was_edited_since_the_training_is_refused(run, edit, data, 
     config.write_text(re.sub(rf"(?m)\b{key}: .*$", edit, config.read_text()))
     arguments = [f"data_dir={data}"] if data else []
     status, error = status_and_error(average.main, run, *arguments, capsys=capsys)
-    assert status == 2 and says(error, "checkpoint-of-other-model", f"model.{key}: ", f", now {value}")
+    assert status == 2 and says(error, "weights-of-other-model", f"model.{key}: ", f", now {value}")
     assert not (run / "model").exists()
 
 

@@ -116,7 +116,7 @@ def test_a_run_whose_configuration_was_edited_does_not_resume_as_another_model(r
     config.write_text(config.read_text().replace("num_heads: 2", "num_heads: 4"))
     arguments = (experiment, f"run_dir={run}", "training.max_steps=14", "model.num_heads=4")
     status, error = status_and_error(train.main, *arguments, capsys=capsys)
-    assert status == 2 and says(error, "checkpoint-of-other-model", "model.num_heads: 2, now 4")
+    assert status == 2 and says(error, "weights-of-other-model", "model.num_heads: 2, now 4")
 
 
 def test_a_damaged_checkpoint_is_said_and_the_run_ends_the_same(run, trained, experiment, capsys):

@@ -13,7 +13,7 @@ from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.run import beginning as learner_module
-from transformer_mt.training.run.beginning import check_layout, choose_layout, choose_rank_device, new_learner
+from transformer_mt.training.run.beginning import choose_layout, choose_rank_device, new_learner
 from transformer_mt.training.scale.distributed import Ranks
 
 CPU = choose_device("cpu", "fp32", 1)
@@ -82,9 +82,9 @@ def test_what_cannot_be_packed_is_padded_and_refused_if_asked_for(capability, mo
     assert choose_layout(TrainingConfig(), model, device) == "padded"
     with pytest.raises(ConfigError, match=message("packing-impossible", fault)):
         choose_layout(TrainingConfig(layout="packed"), model, device)
-    with pytest.raises(ConfigError, match=message("packing-impossible-now", fault)):
-        check_layout("packed", model, device)
-    check_layout("padded", model, device)
+    with pytest.raises(ConfigError, match=message("packing-impossible", "this run began with packed", fault)):
+        choose_layout(TrainingConfig(), model, device, "packed")
+    assert choose_layout(TrainingConfig(layout="packed"), model, device, "padded") == "padded"
 
 
 def learner(layout="padded", **settings):

@@ -12,7 +12,7 @@ from helpers.processes import PATIENCE, ended, start, work_of_ranks
 from helpers.tiny import assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt import train
-from transformer_mt.base.errors import CheckpointError
+from transformer_mt.base.errors import TrainingError
 from transformer_mt.training import loop
 from transformer_mt.training.run import checkpoint
 from transformer_mt.training.run.checkpoint import checkpoint_path, damage, saved_steps
@@ -124,7 +124,7 @@ def train_with_failures(experiment, run, *settings):
         slowed(monkeypatch)({"save": fails})
         try:  # the first rank says the error, the other one ends with its status
             assert train.main([str(experiment), f"run_dir={run}", *settings]) == 2
-        except CheckpointError as error:
+        except TrainingError as error:
             assert str(error) == "no room"
 
 

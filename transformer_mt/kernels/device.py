@@ -44,7 +44,7 @@ class Device:
         return torch.autocast(self.torch_device.type, dtype=self.dtype, enabled=enabled)
 
 
-def choose_device(name: str = "auto", precision: str = "auto", num_threads: int = 0) -> Device:
+def choose_device(name: str, precision: str, num_threads: int = 0) -> Device:
     """The device with that name, ready to use; `auto` is a GPU if CUDA has one, otherwise the CPU.
 
     The precision `auto` is bf16 on a device that multiplies bf16 in hardware, otherwise fp32. Raises ConfigError.

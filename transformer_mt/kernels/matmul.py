@@ -23,7 +23,7 @@ from torch.nn import functional as F
 ONEDNN_REFUSES = "could not create a primitive"  # oneDNN's error message when it gets no memory
 
 
-def set_up_cpu(num_threads: int = 0) -> None:
+def set_up_cpu(num_threads: int) -> None:
     """Set up this whole process for fast fp32 on the CPU; `num_threads` 0 keeps PyTorch's number of threads.
 
     Numbers too small for normal fp32 become 0, freed memory is kept, and oneDNN multiplies matrices.

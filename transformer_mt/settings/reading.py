@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -262,9 +262,10 @@ ONLY_FOR_TRAINING = {"dropout", "attention_dropout"}
 _MAY_DIFFER = ONLY_FOR_TRAINING | {"max_positions"}
 
 
-def other_meaning_than(config: Path, model: ModelConfig) -> list[str]:
-    """Compare with `other_meaning` the model of a configuration file, with which weights were trained, and `model`."""
-    return other_meaning(load_config(config).model, model)
+def other_meaning_than(weights: Path | Mapping[str, Any], model: ModelConfig) -> list[str]:
+    """Compare as `other_meaning` does; the settings of the weights are in a configuration file, or given by key."""
+    trained = load_config(weights).model if isinstance(weights, Path) else model.model_copy(update=dict(weights))
+    return other_meaning(trained, model)
 
 
 def other_meaning(weights: ModelConfig, model: ModelConfig) -> list[str]:

@@ -9,5 +9,5 @@ Other rooms use:
     learning: Learner, MovingAverage, Update
     loop: train
     optimization: build_optimizer, learning_rate
-    progress: compare_with_best, is_due, is_trained, may_change, Progress, with_counts
+    progress: compare_with_best, is_due, is_trained, may_change, Progress
 """

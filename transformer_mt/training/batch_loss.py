@@ -109,9 +109,7 @@ def _sums(
 class BatchLoss(nn.Module):
     """The loss of the real target tokens of a micro-batch, each predicted from those before it (teacher forcing)."""
 
-    def __init__(
-        self, model: Seq2Seq, device: Device, smoothing: float, r_drop: float = 0.0, compiled: bool = False
-    ) -> None:
+    def __init__(self, model: Seq2Seq, device: Device, smoothing: float, r_drop: float, compiled: bool) -> None:
         super().__init__()
         self.model, self.device, self.smoothing, self.r_drop = model, device, smoothing, r_drop
         self.compiled: Features | None = None

@@ -63,11 +63,6 @@ def compare_with_best(progress: Progress, metric: float, settings: TrainingConfi
     return replace(progress, best=best, validations_since_best=since, validation_due=False)
 
 
-def with_counts(then: Progress, counted: Progress) -> Progress:
-    """The progress `then`, with the counts of skipped updates and split micro-batches in `counted`."""
-    return replace(then, skipped=counted.skipped, skipped_in_a_row=counted.skipped_in_a_row, split=counted.split)
-
-
 # These would not have changed the updates so far. Directories and tokenizers may have been moved: `corpus`, the filters
 # and the tokenizer's digest say what the data are.
 FREE_TO_CHANGE = {

@@ -4,7 +4,7 @@ A run that is killed at any instant resumes from its newest checkpoint.
 
 Other rooms use:
 
-    beginning: check_layout, choose_layout, choose_rank_device, initialise_from, new_learner
+    beginning: choose_layout, choose_rank_device, initialise_from, new_learner
     candidates: best_of, Candidate, find_candidates, validate_candidates
     checkpoint: check_settings, check_tokenizer, finish_saving, load_checkpoint, load_progress,
         newest_whole_checkpoint, point_best_at, Saver

@@ -11,7 +11,6 @@ from transformer_mt.kernels.device import Device, check_c_compiler, choose_devic
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
-from transformer_mt.settings.reading import other_meaning_than
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import MODEL, check_model
 from transformer_mt.storage.weights import load_weights, make_no_cache, use_own_cache
@@ -37,21 +36,21 @@ def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
     return device
 
 
-def choose_layout(settings: TrainingConfig, model: ModelConfig, device: Device) -> BatchLayout:
-    """The layout of the sentences in micro-batches. Raises ConfigError if the device does not support it."""
+def choose_layout(
+    settings: TrainingConfig, model: ModelConfig, device: Device, begun: BatchLayout | None = None
+) -> BatchLayout:
+    """The layout of the sentences in micro-batches: that with which the run has `begun`, or that of the settings.
+
+    Raises ConfigError if the device does not support it.
+    """
+    wanted = begun or settings.layout
     fault = "needs training.kernels=fast" if settings.kernels == "plain" else _packed_fault(model, device)
-    if settings.layout == "packed" and fault:
-        raise ConfigError(f"training.layout=packed {fault}")
-    if settings.layout == "auto":
+    if wanted == "packed" and fault:
+        of_run = "this run began with packed sentences, but " if begun else ""
+        raise ConfigError(f"{of_run}training.layout=packed {fault}")
+    if wanted == "auto":
         return "padded" if fault or device.torch_device.type == "cpu" else "packed"
-    return settings.layout
-
-
-def check_layout(layout: BatchLayout, model: ModelConfig, device: Device) -> None:
-    """Raises ConfigError if a run that began with this layout cannot continue on this device."""
-    fault = _packed_fault(model, device)
-    if layout == "packed" and fault:
-        raise ConfigError(f"this run began with packed sentences, but training.layout=packed {fault}")
+    return wanted
 
 
 def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, device: Device, ranks: Ranks) -> Learner:
@@ -101,9 +100,7 @@ def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokeniz
         f"into another data_dir: tokenizer.from={holder}"
     )
     check_tokenizer(path, tokenizer_digest, advice)
-    _check_meaning(path, holder / "config.yaml", settings)
-    if is_checkpoint:  # if this file was edited
-        check_settings(path, settings)
+    check_settings(path, settings, "Set the values that it was trained with, or leave training.initialise_from out")
     load_weights(model, path / MODEL)
 
 
@@ -128,18 +125,3 @@ def _packed_fault(model: ModelConfig, device: Device) -> str:
     if width % 8 or width > 256:
         return f"needs heads whose width is a multiple of 8 and at most 256, not {width}"
     return ""
-
-
-def _check_meaning(path: Path, config: Path, settings: ModelConfig) -> None:
-    """Raises CheckpointError if weights mean something else in a model with `settings` than with those of `config`."""
-    if not config.is_file():
-        raise CheckpointError(
-            f"{config} is missing. It says what the weights of training.initialise_from={path} mean: copy the "
-            "config.yaml of the run that made them to this path"
-        )
-    if other := other_meaning_than(config, settings):
-        raise CheckpointError(
-            f"training.initialise_from={path}: its weights would mean something else in this model:\n  "
-            + "\n  ".join(other)
-            + f"\nSet the values that it was trained with, which are in {config}, or leave initialise_from out"
-        )

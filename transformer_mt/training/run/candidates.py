@@ -107,10 +107,7 @@ def _check_undamaged(run_dir: Path, steps: Sequence[int]) -> None:
 
 
 def validate_candidates(
-    candidates: Sequence[Candidate],
-    model_settings: ModelConfig,
-    validation: ValidationSet,
-    device: Device,
+    candidates: Sequence[Candidate], model_settings: ModelConfig, validation: ValidationSet, device: Device
 ) -> Iterator[ValidationScores]:
     """The scores of each candidate, one after another, computed as in training."""
     tokenizer = validation.tokenizer

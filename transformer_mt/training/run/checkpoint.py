@@ -19,9 +19,9 @@ from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.batches.loader import Position
 from transformer_mt.kernels.device import Device, end_of_queue
 from transformer_mt.settings.model_settings import ModelConfig
-from transformer_mt.settings.reading import other_meaning
+from transformer_mt.settings.reading import other_meaning_than
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.storage.checksums import MODEL, checkpoint_path, fault, saved_steps, sums_of, write_sums
+from transformer_mt.storage.checksums import CONFIG, MODEL, checkpoint_path, fault, saved_steps, sums_of, write_sums
 from transformer_mt.storage.files import cure, flush_to_disk
 from transformer_mt.storage.records import versions
 from transformer_mt.storage.weights import (
@@ -153,7 +153,8 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: 
     for key, tensor in training.items():
         if key.startswith("optimizer."):
             _, state, name = key.split(".", 2)
-            learner.optimizer.state[parameters[name]][state] = _like(tensor, parameters[name])
+            like = parameters[name] if tensor.dim() else tensor  # single numbers, such as a step, are not sharded
+            learner.optimizer.state[parameters[name]][state] = sharded_like(tensor, like).to(parameters[name].device)
         elif (name := key.removeprefix("average.")) in learner.average.averages:
             learner.average.averages[name].copy_(sharded_like(tensor, parameters[name]))
 
@@ -167,14 +168,11 @@ def check_tokenizer(path: Path, tokenizer_digest: str, advice: str) -> None:
         )
 
 
-def check_settings(path: Path, model: ModelConfig) -> None:
-    """Raises CheckpointError if the weights of a checkpoint mean something else in a model with these settings."""
-    if other := other_meaning(model.model_copy(update=dict(load_progress(path).model)), model):
-        raise CheckpointError(
-            f"{path} was trained with another model than the configuration describes now:\n  "
-            + "\n  ".join(other)
-            + "\nSet the earlier values again, also in the config.yaml of the run"
-        )
+def check_settings(path: Path, model: ModelConfig, advice: str) -> None:
+    """Raises CheckpointError, with this advice, if weights of a checkpoint or model directory mean another model."""
+    if other := other_meaning_than(load_progress(path).model if (path / STATE).is_file() else path / CONFIG, model):
+        changes = "\n  ".join(other)
+        raise CheckpointError(f"{path}: its weights would mean something else in this model:\n  {changes}\n{advice}")
 
 
 def tokenizer_of(path: Path) -> str | None:
@@ -188,8 +186,7 @@ def damage(path: Path) -> str:
     """What is wrong with the files of a checkpoint; empty if each has the checksum it was saved with."""
     if found := fault(path, FILES):
         return str(found)
-    missing = [name for name in FILES if not (path / name).exists()]
-    return f"{missing[0]} is missing" if missing else ""
+    return next((f"{name} is missing" for name in FILES if not (path / name).exists()), "")
 
 
 def newest_whole_checkpoint(run_dir: Path) -> tuple[Path | None, list[str]]:
@@ -197,8 +194,7 @@ def newest_whole_checkpoint(run_dir: Path) -> tuple[Path | None, list[str]]:
     complaints: list[str] = []
     for step in reversed(saved_steps(run_dir)):
         path = checkpoint_path(run_dir, step)
-        fault = damage(path)
-        if not fault:
+        if not (fault := damage(path)):
             return path, complaints
         complaints.append(f"{path} is damaged ({fault})")
     return None, complaints
@@ -215,25 +211,19 @@ def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
 
     Later ones stay: they are damaged, because the run has resumed from an earlier one, and it will replace them.
     """
-    _delete_old(run_dir)
     scheduled = [step for step in scheduled_steps(run_dir, settings) if step <= progress.step]
     kept = {progress.step, *progress.best_steps, *scheduled[-settings.keep_last :]}
     for step in [step for step in saved_steps(run_dir) if step <= progress.step]:
         if step not in kept:
             _set_aside(checkpoint_path(run_dir, step))
-    _delete_old(run_dir)
+    for old in (run_dir / "checkpoints").glob("step-*.old"):
+        shutil.rmtree(old, ignore_errors=True)  # the next call deletes what is still in use
 
 
 def _set_aside(path: Path) -> None:
     """Rename a checkpoint that will be deleted, because half of it must not look complete."""
-    old = path.with_suffix(".old")
-    shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(old := path.with_suffix(".old"), ignore_errors=True)
     os.replace(path, old)
-
-
-def _delete_old(run_dir: Path) -> None:
-    for old in (run_dir / "checkpoints").glob("step-*.old"):
-        shutil.rmtree(old, ignore_errors=True)  # the next call deletes what is still in use
 
 
 def point_best_at(run_dir: Path, step: int) -> None:
@@ -275,12 +265,6 @@ def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks, copied: bool) -> dict
     return found
 
 
-def _like(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """A tensor of the optimizer's state, sharded like its parameter. Single numbers, such as a step, are not."""
-    # A copy, because the tensor is a memory map of the file, which may be deleted.
-    return sharded_like(tensor, parameter) if tensor.dim() else tensor.to(parameter.device, copy=True)
-
-
 class Saver:
     """Saves one checkpoint at a time; on a GPU, a thread writes copies of the tensors while training continues.
 
@@ -318,7 +302,7 @@ class Saver:
     def save(self, progress: Progress, at_once: bool = False) -> None:
         """Begin to save a checkpoint; the one before must be settled. With `at_once`, it is written on return.
 
-        Raises CheckpointError if it cannot be written before the return.
+        Raises UserError or OSError if it cannot be written before the return.
         """
         in_thread = writes_beside(self.device) and not at_once
         tensors = Tensors.of(self._learner, self.ranks, copied=in_thread)
@@ -332,7 +316,7 @@ class Saver:
     def settle(self, wait: bool) -> None:
         """Check that the current checkpoint was written: with `wait` in any case, otherwise only if writing has ended.
 
-        Raises CheckpointError if it could not be written.
+        Raises UserError or OSError if it could not be written.
         """
         written = self._written
         if written is not None and (wait or self.ranks.max(int(self.ranks.is_first and written.done()))):
@@ -340,20 +324,12 @@ class Saver:
             self._check(written.result)
 
     def _check(self, write: Callable[[], None]) -> None:
-        if failure := self.ranks.broadcast(_failure(write) if self.ranks.is_first else ""):
-            raise CheckpointError(failure)
+        with self.ranks.together():
+            if self.ranks.is_first:
+                write()
         self.saved = self._saving
 
 
 def writes_beside(device: Device) -> bool:
     """Whether a thread writes checkpoints. On the CPU it would take cores and memory away from training."""
     return device.torch_device.type == "cuda"
-
-
-def _failure(write: Callable[[], None]) -> str:
-    """Why the checkpoint could not be saved; empty if it was."""
-    try:
-        write()
-        return ""
-    except (CheckpointError, OSError) as error:
-        return str(error)

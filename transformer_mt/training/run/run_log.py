@@ -116,8 +116,6 @@ class RunLog:
         self._say(f"update {progress.step}/{self._settings.max_steps}{numbers}{time_left}")
 
     def _warn(self, progress: Progress) -> None:
-        if not self._is_first:
-            return
         if skipped := progress.skipped - self._logged.skipped:
             self._say(f"warning: {counted(skipped, 'update')} skipped, because loss or gradient was not finite")
         if split := progress.split - self._logged.split:
@@ -157,7 +155,8 @@ class RunLog:
             self._board.flush()  # so that both have the same records after a kill
 
     def _say(self, text: str) -> None:
-        tqdm.write(text, file=sys.stderr)
+        if self._is_first:
+            tqdm.write(text, file=sys.stderr)
 
 
 def _tensorboard(run_dir: Path, step: int) -> Any:

@@ -20,7 +20,7 @@ from transformer_mt.batches.loader import Loader, Position, split_evenly
 from transformer_mt.batches.packing import PackedBatch
 from transformer_mt.kernels.device import Device
 from transformer_mt.training.learning import Update
-from transformer_mt.training.progress import Progress, compare_with_best, is_due, with_counts
+from transformer_mt.training.progress import Progress, compare_with_best, is_due
 from transformer_mt.training.run.checkpoint import Saver
 from transformer_mt.training.run.run_log import RunLog
 from transformer_mt.training.run.validation import ValidationScores
@@ -115,13 +115,10 @@ class SkippedUpdates:
         if update.numbers.is_finite:
             return replace(progress, skipped_in_a_row=0)
         in_a_row = progress.skipped_in_a_row + 1
-        if in_a_row >= self.limit:
-            raise TrainingError(self._too_many(update))
-        return replace(progress, skipped=progress.skipped + 1, skipped_in_a_row=in_a_row)
-
-    def _too_many(self, update: Update) -> str:
+        if in_a_row < self.limit:
+            return replace(progress, skipped=progress.skipped + 1, skipped_in_a_row=in_a_row)
         pairs = np.concatenate(self.ranks.gather(update.pairs.numpy()))
-        return (
+        raise TrainingError(
             f"loss or gradient of {counted(self.limit, 'update')} in a row was not finite. The last one, update "
             f"{update.step}, was on {self.lines_of(pairs)}. None of them changed the weights. Look at "
             "these lines; lower training.peak_lr, raise training.warmup_steps, set training.clip_norm=1, or set "
@@ -180,17 +177,16 @@ class Run:
         self._unread.append((progress, update))
 
         self.signal = self._stop.number()
-        is_needed = is_needed or self.signal > 0
-        if to_read or is_needed:
+        if to_read or self.signal:
             progress = self._read(progress)
-        self._saver.settle(wait=is_needed)
+        self._saver.settle(wait=is_needed or self.signal > 0)
         return replace(progress, validation_due=to_validate)
 
     def _read(self, progress: Progress) -> Progress:
         """Log the updates since the last call, and count the skipped ones and the micro-batches that were split."""
         for then, update in self._unread:
             progress = self._skipped.count(progress, update)
-            self._log.update(with_counts(then, progress), update)
+            self._log.update(replace(then, skipped=progress.skipped, split=progress.split), update)
         self._unread.clear()
         return progress
 

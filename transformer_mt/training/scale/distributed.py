@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LOST_CONNECTION = ("Connection closed", "Connection reset", "Timed out waiting", "Broken pipe", "NCCL", "Gloo", "gloo")
 TIMEOUT = timedelta(minutes=10)  # of one collective operation; saving a checkpoint takes less
 
 
@@ -158,7 +159,7 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
         raise
     except RuntimeError as error:
         may_wait = False
-        if not _is_lost_connection(error):
+        if not any(word in str(error) for word in LOST_CONNECTION):
             raise
         reason = str(error).splitlines()[0].split(". ")[0]
         raise RankError(
@@ -261,8 +262,3 @@ def _unit(module: nn.Module) -> "FSDPModule | None":
     """The module if `shard` was called on it, else None."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     return module if fsdp is not None and isinstance(module, fsdp.FSDPModule) else None
-
-
-def _is_lost_connection(error: RuntimeError) -> bool:
-    words = ("Connection closed", "Connection reset", "Timed out waiting", "Broken pipe", "NCCL", "Gloo", "gloo")
-    return any(word in str(error) for word in words)

@@ -13,11 +13,6 @@ from transformer_mt.kernels.device import Device
 from transformer_mt.kernels.matmul import ONEDNN_REFUSES, do_without_onednn
 from transformer_mt.training.scale.distributed import is_sharded
 
-OUT_OF_MEMORY_SHARDED = (
-    "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: set a lower "
-    "training.tokens_per_batch in a new run_dir; with training.tokens_per_update, updates keep their size"
-)
-
 ALIKE = 0.9  # of the size of a micro-batch that failed: larger ones are split, as a split costs less than a failure
 
 # Messages of errors without a type of their own: from PyTorch on CPUs, C++, CUDA (AcceleratorError), Triton and NCCL;
@@ -61,7 +56,11 @@ class Room:
         """The same pairs in the same order, in micro-batches that may fit or have a single pair."""
         parts: list[MicroBatch] = []
         for batch in batches:
-            is_split = len(batch.pairs_B) > 1 and self._is_too_large(Size.of(batch))
+            size = Size.of(batch)
+            is_split = len(batch.pairs_B) > 1 and any(
+                size.positions >= ALIKE * failed.positions and size.scores >= ALIKE * failed.scores
+                for failed in self._too_large
+            )
             parts += self.parts(batch.halves()) if is_split else [batch]
         return parts
 
@@ -88,24 +87,23 @@ class Room:
                     device.give_back()
                 return made
             # Here Python has freed the error, and with it all tensors that it held.
-            self._learn_from(current[0], loss)
+            failed = current[0]
+            if is_sharded(loss):
+                raise RankError(
+                    "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: set a "
+                    "lower training.tokens_per_batch in a new run_dir; with training.tokens_per_update, updates keep "
+                    "their size"
+                )
+            if len(failed.pairs_B) < 2:
+                raise RankError(
+                    f"out of memory with a single pair, of {failed.num_labels} target pieces: "
+                    "lower corpus.max_length (and prepare again), model.d_model, model.ffn_dim or the number of "
+                    "layers, or set training.precision=bf16"
+                )
+            self.lacks(failed)
             loss.zero_grad(set_to_none=True)
             device.give_back()
             has_failed = True
-
-    def _learn_from(self, batch: MicroBatch, loss: nn.Module) -> None:
-        """Remember a micro-batch that did not fit. Raises RankError if it cannot be split."""
-        if is_sharded(loss):
-            raise RankError(OUT_OF_MEMORY_SHARDED)
-        if len(batch.pairs_B) < 2:
-            raise RankError(_single_pair_message(batch))
-        self.lacks(batch)
-
-    def _is_too_large(self, size: Size) -> bool:
-        return any(
-            size.positions >= ALIKE * failed.positions and size.scores >= ALIKE * failed.scores
-            for failed in self._too_large
-        )
 
 
 def _tracked(batches: Sequence[MicroBatch], current: list[MicroBatch]) -> Iterator[MicroBatch]:
@@ -123,11 +121,3 @@ def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
     """
     is_of_type = isinstance(error, torch.OutOfMemoryError | MemoryError)
     return is_of_type or any(message in str(error) for message in MESSAGES)
-
-
-def _single_pair_message(batch: MicroBatch) -> str:
-    return (
-        f"out of memory with a single pair, of {batch.num_labels} target pieces: "
-        "lower corpus.max_length (and prepare again), model.d_model, model.ffn_dim or the number of layers, "
-        "or set training.precision=bf16"
-    )
