@@ -102,7 +102,7 @@ def test_a_flipped_bit_is_found_and_the_end_is_the_same(experiment, unbroken, tm
     warning = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: "))
     assert f"{checkpoint_path(tmp_path, 4)} is damaged (" in warning
     assert name in warning or name == "SHA256SUMS"
-    assert "the one before it is used" in warning
+    assert "resumes from the one before" in warning
     assert_same_weights(tmp_path, unbroken, exactly=True)
 
 
