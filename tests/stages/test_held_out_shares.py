@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from helpers.messages import message
 from helpers.tiny import demo_pairs
 
 from transformer_mt import prepare
@@ -116,17 +117,17 @@ def test_look_shows_them_as_held_out(experiment, capsys):
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("code", "settings"),
     [
-        ["corpus.valid={share: 0.3}", "corpus.test={a: {share: 0.3}}"],
-        ["corpus.valid={share: 0.1, path: x.tsv}"],
-        ["corpus.train={share: 0.1}"],
-        ["corpus.train=[{name: a, path: x.tsv}]"],
-        ["corpus.valid={share: 1e-9}"],
-        ["corpus.valid={share: 0.6}"],
+        ("shares-too-large", ["corpus.valid={share: 0.3}", "corpus.test={a: {share: 0.3}}"]),
+        ("share-with-other-keys", ["corpus.valid={share: 0.1, path: x.tsv}"]),
+        ("share-of-training-set", ["corpus.train={share: 0.1}"]),
+        ("share-of-several-corpora", ["corpus.train=[{name: a, path: x.tsv}]"]),
+        ("share-without-pairs", ["corpus.valid={share: 1e-9}"]),
+        ("value-not-allowed", ["corpus.valid={share: 0.6}"]),
     ],
 )
-def test_shares_that_cannot_be_are_named(experiment, settings):
-    with pytest.raises(UserError, match="share"):
+def test_shares_that_cannot_be_are_named(experiment, code, settings):
+    with pytest.raises(UserError, match=message(code)):
         prepare.main([str(experiment.config), *settings])
     assert not experiment.data.exists()
