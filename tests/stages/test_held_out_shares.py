@@ -72,8 +72,10 @@ def test_no_source_is_on_two_sides_and_every_pair_is_somewhere(experiment, leave
     assert 20 < len(valid) < 60 and 50 < len(talks) < 110
     if leaves_all_held_out == "false":  # otherwise also pairs whose target is held out
         assert {*valid, *talks} | trained == cleaned(source for source, target in PAIRS if source.strip() and target)
-    counts = json.loads((experiment.data / "prepare.json").read_text())["counts"]["train"]
+    summary = json.loads((experiment.data / "prepare.json").read_text())
+    counts = summary["counts"]["train"]
     assert counts["read"] == len(PAIRS) and counts["kept"] == len(experiment.trained())
+    assert all(of_set["pairs"] == 0 for of_set in summary["also_in_training"].values()), "only what is left is counted"
 
 
 def test_the_same_pairs_stay_held_out_when_the_corpus_grows(experiment):
