@@ -1,7 +1,6 @@
 """Runs all stages from prepare to evaluate, one after another, on the demo corpus."""
 
 import bz2
-import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from transformer_mt.base.errors import UserError
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli
+from transformer_mt.terminal.all_stages import run_all_stages
 
 CONFIG = Path("configs/demo_en_de.yaml")
 OUTPUT = Path("data/demo_corpus")  # the place that CONFIG names
@@ -34,13 +34,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     copy_config(CONFIG.name, CONFIG.parent)
     run_dir = load_config(CONFIG, overrides).run_dir
     write_corpus(OUTPUT, packaged_corpus(), SIZES)
-    for name, arguments in stages(overrides, run_dir):
-        # Imported here, because most of them import PyTorch.
-        status: int = importlib.import_module(f"transformer_mt.{name}").main(arguments)
-        if status:
-            return status
-    print(f"Settings: {CONFIG}; python -m transformer_mt settings explains each")
-    return 0
+    status = run_all_stages(str(CONFIG), overrides, run_dir, has_test_sets=True)
+    if not status:
+        print(f"Settings: {CONFIG}; python -m transformer_mt settings explains each")
+    return status
 
 
 def shipped_configs() -> Path:
@@ -105,16 +102,6 @@ def _files(pairs: Sequence[tuple[str, str]], sizes: Mapping[str, int]) -> dict[s
         for column, language in enumerate(("en", "de")):
             contents[f"{part}.{language}"] = "".join(pair[column] + "\n" for pair in chosen).encode()
     return contents
-
-
-def stages(overrides: Sequence[str], run_dir: str) -> list[tuple[str, list[str]]]:
-    """Return the names of the stages, in order, with their arguments."""
-    return [
-        ("prepare", [str(CONFIG), *overrides]),
-        ("train", [str(CONFIG), *overrides]),
-        ("average", [run_dir]),
-        ("evaluate", [run_dir]),
-    ]
 
 
 if __name__ == "__main__":

@@ -9,11 +9,17 @@ from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.filters import TextFilters
-from transformer_mt.corpora.opening import corpus_digest, open_corpus
 from transformer_mt.evaluation.metrics import check_tokeniser, cut_warning, tokenised_warning
 from transformer_mt.preparing.corpus_warnings import header_warnings, tag_warnings, twice_warnings
 from transformer_mt.preparing.data_files import hold_data_dir
-from transformer_mt.preparing.fill_data_dir import Plan, fill_data_dir, held_out_of, splits_of
+from transformer_mt.preparing.fill_data_dir import (
+    Plan,
+    fill_data_dir,
+    held_out_of,
+    open_splits,
+    split_digests,
+    splits_of,
+)
 from transformer_mt.preparing.look_at_data import MOST_PAIRS, look
 from transformer_mt.preparing.prepared import (
     SUMMARY,
@@ -90,11 +96,9 @@ def prepare(config: Config, num_workers: int = 1) -> None:
         check_tokeniser(config.corpus.languages_of(split)[1])
     directory = Path(config.data_dir)
     splits = splits_of(config.corpus)
-    if (directory / SUMMARY).exists():
-        digests = {name: corpus_digest(split) for name, split in splits.items()}
-        if _is_done(directory, config, digests):
-            return
-    pairs = {name: open_corpus(split) for name, split in splits.items()}
+    if (directory / SUMMARY).exists() and _is_done(directory, config, split_digests(config.corpus)):
+        return
+    pairs = open_splits(config.corpus)
     digests = {name: corpus.digest() for name, corpus in pairs.items()}
     sets = {name: corpus for name, corpus in pairs.items() if not is_training(name)}
     headers = header_warnings(config.corpus, [(splits[name], corpus) for name, corpus in pairs.items()])
@@ -200,7 +204,7 @@ def _symbols(config: Config) -> list[str]:
 def _tokenizer_settings(config: Config) -> str:
     """A hash of all settings on which a trained tokenizer depends."""
     filters = [config.filters] if config.filters.look_at_text else []
-    return fingerprint(config.tokenizer, *filters, *_symbols(config))
+    return fingerprint(config.tokenizer, *filters, *map(repr, config.corpus.held_shares.values()), *_symbols(config))
 
 
 def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -> None:
@@ -241,10 +245,11 @@ def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilte
 
     def stays(corpus: int, pair: tuple[str, str]) -> bool:
         # filters.held_out is not used here: it is on by default, and so the sample usually needs no filtering.
-        return texts.reason_switched_on(clean(pair[0]), clean(pair[1]), languages[corpus]) is None
+        source, target = clean(pair[0]), clean(pair[1])
+        return not (texts.is_of_held_share(source) or texts.reason_switched_on(source, target, languages[corpus]))
 
     samples = [(corpus.pairs(skip_bad), corpus.num_pairs) for corpus in corpora]
-    filtering = (stays,) if config.filters.look_at_text else ()
+    filtering = (stays,) if config.filters.look_at_text or texts.held_share else ()
     sources, targets = sample_of(samples, settings.sample_sentences, settings.most_sample_bytes, *filtering)
     return Tokenizer.train(taken(sources), taken(targets), settings, _symbols(config))
 

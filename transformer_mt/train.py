@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from transformer_mt.base.errors import CheckpointError, CorpusError, RankError, UserError
+from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, RankError, UserError
+from transformer_mt.base.torchrun import num_processes
 from transformer_mt.base.wording import counted
 from transformer_mt.batches.batching import Pairs, weights_of
 from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
@@ -24,6 +25,7 @@ from transformer_mt.storage.checksums import checkpoint_path, saved_steps
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
 from transformer_mt.terminal import cli
+from transformer_mt.terminal.all_stages import run_all_stages
 from transformer_mt.text.existing_tokenizer import check_sampling
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.learning import Learner
@@ -63,7 +65,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment")
     cli.add_settings(parser, "change a setting, for example training.max_steps=200")
+    parser.add_argument(
+        "--all", action="store_true", help="prepare the corpus first, then train, average and evaluate the model"
+    )
     arguments = parser.parse_intermixed_args(argv)
+    if arguments.all:
+        return _run_all_stages(arguments.config, arguments.overrides)
     with all_ranks() as ranks:
         try:
             with ranks.together():
@@ -79,6 +86,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = cli.command("train", arguments.config, *arguments.overrides)
         ranks.say(f"To resume: {shlex.join(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
     return 128 + signum if signum else 0
+
+
+def _run_all_stages(config: str, overrides: Sequence[str]) -> int:
+    if num_processes():
+        raise ConfigError("--all is for one process: under torchrun, start the stages one after another")
+    settings = load_config(config, overrides)
+    return run_all_stages(config, overrides, settings.run_dir, bool(settings.corpus.test))
 
 
 def train_run(config: Config, ranks: Ranks) -> int:

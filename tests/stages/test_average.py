@@ -136,9 +136,13 @@ def test_candidates_are_compared_by_the_metric_of_training(run, capsys):
         ("bleu", [(1.5, 5.04, 0.0), (1.501, 4.96, 0.0), (1.5, 5.05, 0.0)], 0),
         ("bleu", [(1.5, 5.04, 0.0), (1.501, 4.96, 0.0), (1.6, 5.06, 0.0)], 2),
         ("nll", [(math.nan, 5.0, 1.0), (9.0, 0.0, 0.0)], 1),
+        ("bleu", [(3.0, 0.9, 9.0), (2.0, 0.4, 9.0), (2.5, 0.8, 9.0)], 1),
+        ("bleu", [(3.0, 0.9, 0.0), (2.0, 0.4, 0.0), (9.0, 1.0, 0.0)], 2),
+        ("bleu", [(3.0, 0.9, 9.0), (math.nan, 0.0, 9.0)], 0),
     ],
 )
 def test_the_best_is_that_of_the_metric_then_of_perplexity_then_the_first_as_they_are_printed(metric, scores, best):
+    """A BLEU below 1 says nothing; then perplexity decides."""
     found = [ValidationScores(dict(zip(VALIDATION_METRICS, each, strict=True)), seconds=1.0) for each in scores]
     assert best_of(found, metric) == best
 

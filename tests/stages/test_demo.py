@@ -6,15 +6,18 @@ import subprocess
 import sys
 
 import pytest
+from helpers.messages import message
 from helpers.processes import python_path
-from helpers.tiny import ROOT
+from helpers.tiny import ROOT, write_experiment
 
-from transformer_mt import demo
+from transformer_mt import demo, train
+from transformer_mt.base.errors import UserError
+from transformer_mt.terminal.all_stages import stages
 
 
 def test_the_stages_are_those_of_make_train():
     recipe = re.search(r"^train: .*?(?=^\S*:)", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL)[0]
-    commands = demo.stages(["training.seed=3"], "runs/x")
+    commands = stages("configs/demo_en_de.yaml", ["training.seed=3"], "runs/x", has_test_sets=True)
     assert [name for name, _ in commands] == re.findall(r"-m transformer_mt\.(\w+)", recipe)
     assert f"DEMO := {demo.CONFIG}\n" in (ROOT / "Makefile").read_text()
     assert [arguments for _, arguments in commands] == [
@@ -38,6 +41,29 @@ def test_the_first_stage_that_is_stopped_is_the_last(tmp_path, monkeypatch, stat
     monkeypatch.setattr("transformer_mt.average.main", stage("average", 0))
     assert demo.main([]) == status
     assert begun == ["prepare", "train"]
+
+
+def test_train_all_goes_from_text_to_scores_and_a_second_time_finds_all_of_it_done(tmp_path, capsys):
+    config = write_experiment(tmp_path)
+    few = ["training.max_steps=2", "training.warmup_steps=1", "--all"]
+    assert train.main([str(config), *few]) == 0
+    out = capsys.readouterr().out
+    assert "prepared: " in out and "tiny  BLEU" in out
+    assert train.main([str(config), *few]) == 0
+    again = capsys.readouterr().out
+    assert "already prepared" in again and "already trained, 2 updates" in again and "tiny  BLEU" in again
+
+
+def test_without_a_test_set_nothing_is_evaluated(tmp_path):
+    config = write_experiment(tmp_path)
+    assert train.main([str(config), "corpus.test={}", "training.max_steps=2", "--all"]) == 0
+    assert (tmp_path / "run" / "model").exists() and not (tmp_path / "run" / "evaluation").exists()
+
+
+def test_several_ranks_do_not_run_all_stages_at_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match=message("all-for-one-process")):
+        train.main([str(write_experiment(tmp_path)), "--all"])
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from helpers.messages import message
 from transformer_mt import prepare
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.corpora.corpus import BLOCK, OTHER_LANGUAGES, BadPair, Corpus, blocks_of_file
-from transformer_mt.preparing import look_at_data
+from transformer_mt.preparing import fill_data_dir, look_at_data
 from transformer_mt.preparing.look_at_data import Sample
 
 GOOD = [(f"Good sentence of words {'x' * (i % 7)} and {i}.", f"Guter Satz {i} von {i * i % 97}!") for i in range(400)]
@@ -152,10 +152,8 @@ def test_bad_lines_are_counted_and_what_prepare_does_there_is_said(config, on_ba
     bad[2] = BadPair("has no text in de", OTHER_LANGUAGES)  # which is no mistake
     pairs = [bad.get(number, pair) for number, pair in enumerate(GOOD, start=1)]
     corpus = Corpus(lambda: blocks_of_file("a.tsv", iter(pairs)), lambda: "d", len(pairs))
-    really = look_at_data.open_corpus
-    of = {"train": corpus}
-    for module in (look_at_data, prepare):
-        monkeypatch.setattr(module, "open_corpus", lambda text: of.get(text.name) or really(text))
+    really, of = fill_data_dir.open_corpus, {"train": corpus}
+    monkeypatch.setattr(fill_data_dir, "open_corpus", lambda text: of.get(text.name) or really(text))
     assert look(config, f"filters.on_bad_line={on_bad_line}") == 0
     out = capsys.readouterr().out
     assert rows(out)["unreadable"] == 2
@@ -182,8 +180,8 @@ def test_of_a_streamed_data_set_only_the_first_pairs_are_read():
 
 def test_a_streamed_corpus_is_said_to_be_read_in_part(config, capsys, monkeypatch):
     corpus = Corpus(lambda: blocks_of_file("f", iter([*GOOD, GOOD[0]] * 30)), lambda: "d", None)
-    really = look_at_data.open_corpus
-    monkeypatch.setattr(look_at_data, "open_corpus", lambda text: corpus if text.streaming else really(text))
+    really = fill_data_dir.open_corpus
+    monkeypatch.setattr(fill_data_dir, "open_corpus", lambda text: corpus if text.streaming else really(text))
     streamed = "corpus.train={hub: x, split: train, streaming: true}"
     assert prepare.main([str(config), streamed, "filters.duplicates=true", "--look", "300"]) == 0
     out = capsys.readouterr().out

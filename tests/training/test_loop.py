@@ -272,6 +272,15 @@ def test_the_best_few_are_in_order_and_of_equals_the_first_is_better(experiment)
     assert progress.validations_since_best == 2, "a second best is no better best"
 
 
+def test_while_bleu_is_below_one_the_likelihood_decides_what_is_best(experiment):
+    settings, progress, ranks = load_config(experiment, ["training.keep_best=2"]).training, Progress(), []
+    for step, (nll, bleu) in enumerate([(9.0, 0.9), (8.0, 0.1), (8.5, 0.8), (8.7, 1.0), (5.0, 0.9), (8.8, 2.0)], 1):
+        scores = ValidationScores({"nll": nll, "bleu": bleu, "chrf": 5.0}, seconds=0.0)
+        progress = compare_with_best(replace(progress, step=step), scores.goodness("bleu"), settings)
+        ranks.append(progress.best_steps)
+    assert ranks == [[1], [2, 1], [2, 3], [4, 2], [4, 5], [6, 4]]
+
+
 @pytest.mark.parametrize("metric", [*thorough("bleu", "chrf"), "nll"])
 def test_a_run_that_stopped_early_is_not_taken_up(experiment, tmp_path, capsys, metric):
     # With a vanishing rate nothing gets better after the first validation.

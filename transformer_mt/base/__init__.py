@@ -8,7 +8,7 @@ Other rooms use:
         TokenizerError, TrainingError, TranslationError, UserError
     languages: BOS, EOS, has_spaces, name_columns, PAD, short_code, split_units, UNK
     memory: free_memory, machine_memory, peak_memory
-    torchrun
+    torchrun: num_processes
     wording: counted, cut, duration, LineProgress, two_decimals, visible
     worker_pool: num_cores, Workers
 """

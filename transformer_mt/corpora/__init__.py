@@ -9,5 +9,6 @@ Other rooms use:
     filters: Languages, PieceFilters, REASONS, TextFilters
     opening: corpus_digest, corpus_files, open_corpus
     repeated: find_duplicates, HeldOut, Overlaps, pair_key, Rows
+    shares: digest_of_part, parts_of
     text_files: decode_lines, InvalidText, is_compressed, limited_lines, read_lines, survey, survey_of
 """

@@ -15,6 +15,7 @@ from transformer_mt.base.errors import ConfigError
 from transformer_mt.base.languages import short_code
 from transformer_mt.corpora.corpus import BAD_LINE, OTHER_LANGUAGES
 from transformer_mt.corpora.repeated import HeldOut
+from transformer_mt.corpora.shares import place_of
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig
 
 _SCRIPTS = {
@@ -134,6 +135,8 @@ class TextFilters:
     """The filters of source and target, by the languages of a corpus."""
     languages: Languages
     """The languages of the configuration."""
+    held_share: float
+    """The share of the training text that is held out as validation and test sets."""
 
     @classmethod
     def of(cls, settings: FiltersConfig, corpus: CorpusConfig, held_out: HeldOut) -> "TextFilters":
@@ -145,7 +148,8 @@ class TextFilters:
             for source, target in all_languages
         }
         held = frozenset(held_out.sources | held_out.targets) if settings.held_out else frozenset[str]()
-        return cls(settings, held, sides, own)
+        held_share = max((end for _, end in corpus.held_shares.values()), default=0.0)
+        return cls(settings, held, sides, own, held_share)
 
     @cached_property
     def _look_at_text(self) -> bool:
@@ -159,9 +163,13 @@ class TextFilters:
         """
         if not source or not target:
             return "blank"
-        if source in self.held_out or target in self.held_out:
+        if source in self.held_out or target in self.held_out or self.is_of_held_share(source):
             return "held_out"
         return self.reason_switched_on(source, target, languages or self.languages) if self._look_at_text else None
+
+    def is_of_held_share(self, source: str) -> bool:
+        """Whether a pair with this source belongs to a validation or test set that is a share of the training text."""
+        return self.held_share > 0 and place_of(source) < self.held_share
 
     def reason_switched_on(self, source: str, target: str, languages: Languages) -> str | None:
         """Return the reason to leave out a pair by the filters that are off by default; None if it stays.

@@ -7,7 +7,7 @@ Other rooms use:
 
     corpus_warnings: header_warnings, tag_warnings, twice_warnings
     data_files: hold_data_dir
-    fill_data_dir: fill_data_dir, held_out_of, Plan, splits_of
+    fill_data_dir: fill_data_dir, held_out_of, open_splits, Plan, split_digests, splits_of
     look_at_data: look, MOST_PAIRS
     prepared: check_data, data_digests, files_of_test_set, is_training, Prepared, read_prepared, SUMMARY,
         trained_on, VALIDATED_ON, validation_digest, VALIDATION_TEXT

@@ -57,7 +57,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def _check_outside(directory: Path, texts: Iterable[PairedText]) -> None:
     """Raises CorpusError if a file of the corpus is in the directory, where `prepare` could overwrite it."""
-    for path in [path for text in texts for path in corpus_files(text)]:
+    for path in [path for text in texts if text.share is None for path in corpus_files(text)]:
         if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
             raise CorpusError(
                 f"{path}: this file of the corpus is in data_dir={directory}, where `prepare` could overwrite it; "

@@ -12,7 +12,9 @@ from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.base.worker_pool import Workers
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import PieceFilters, TextFilters
+from transformer_mt.corpora.opening import corpus_digest, open_corpus
 from transformer_mt.corpora.repeated import HeldOut
+from transformer_mt.corpora.shares import digest_of_part, parts_of
 from transformer_mt.preparing.data_files import write_encoded, writing
 from transformer_mt.preparing.pair_counts import KEPT, EncodedPair, PairCounts, drop_table
 from transformer_mt.preparing.prepared import SUMMARY, is_training, write_data_sums
@@ -135,6 +137,25 @@ def splits_of(corpus: CorpusConfig) -> dict[str, PairedText]:
     several = isinstance(corpus.train, tuple)
     train = {f"train/{text.name}" if several else "train": corpus.text_of(text) for text in corpus.training_corpora}
     return {**train, "valid": corpus.text_of(corpus.valid), **tests}
+
+
+def open_splits(corpus: CorpusConfig) -> dict[str, Corpus]:
+    """Open the text of each split, by the same names. A share of the training text is read at once.
+
+    Raises CorpusError.
+    """
+    shares, splits = corpus.held_shares, splits_of(corpus)
+    opened = {name: open_corpus(text) for name, text in splits.items() if name not in shares}
+    held = parts_of(opened["train"], shares, clean) if shares else {}
+    return {name: held.get(name) or opened[name] for name in splits}
+
+
+def split_digests(corpus: CorpusConfig) -> dict[str, str]:
+    """Return the digest of the text of each split, by the same names, without looking for faults in it."""
+    shares, splits = corpus.held_shares, splits_of(corpus)
+    found = {name: corpus_digest(text) for name, text in splits.items() if name not in shares}
+    held = {name: digest_of_part(found["train"], bounds) for name, bounds in shares.items()}
+    return {name: held.get(name) or found[name] for name in splits}
 
 
 def fill_data_dir(plan: Plan, num_workers: int) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 from transformer_mt.base.wording import counted
 from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Corpus
 from transformer_mt.corpora.filters import REASONS, Languages, PieceFilters, TextFilters
-from transformer_mt.corpora.opening import open_corpus
 from transformer_mt.corpora.repeated import pair_key
 from transformer_mt.preparing.corpus_warnings import header_warnings
-from transformer_mt.preparing.fill_data_dir import held_out_of
+from transformer_mt.preparing.fill_data_dir import held_out_of, open_splits, splits_of
 from transformer_mt.preparing.pair_counts import KEPT, drop_table
+from transformer_mt.preparing.prepared import is_training
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, TokenizerConfig
 from transformer_mt.text.existing_tokenizer import open_existing
 from transformer_mt.text.tokenizer import Tokenizer, clean, holds_tokenizer
@@ -90,17 +90,16 @@ def look(
 
     Lengths in pieces are computed with the tokenizer of the settings or of the data_dir; if there is none, not at all.
     """
-    sets = {"valid": corpus.valid, **{f"test/{name}": split for name, split in corpus.test.items()}}
-    texts = [corpus.text_of(text) for text in (*sets.values(), *corpus.training_corpora)]
-    pairs = [open_corpus(text) for text in texts]
-    for warning in header_warnings(corpus, zip(texts, pairs, strict=True)):
+    splits, opened = splits_of(corpus), open_splits(corpus)
+    for warning in header_warnings(corpus, [(splits[name], pairs) for name, pairs in opened.items()]):
         print(f"warning: {warning}", file=sys.stderr)
-    held_out = held_out_of(dict(zip(sets, pairs, strict=False)))
+    held_out = held_out_of({name: pairs for name, pairs in opened.items() if not is_training(name)})
+    trained = [pairs for name, pairs in opened.items() if is_training(name)]
     filters = _Filters(settings, TextFilters.of(settings, corpus, held_out), PieceFilters.of(corpus))
     tokenizer = _tokenizer(tokenizer_settings, data_dir)
     found: dict[str, Examples] = {}
     is_part = False
-    for text, corpus_pairs in zip(corpus.training_corpora, pairs[len(sets) :], strict=True):
+    for text, corpus_pairs in zip(corpus.training_corpora, trained, strict=True):
         name = str(text.name)
         sample = Sample.of(corpus_pairs, most, only_first=bool(text.streaming))
         found[name] = _examples_of(sample, filters, tokenizer, text.tag or "", corpus.languages_of(text))

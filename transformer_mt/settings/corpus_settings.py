@@ -64,6 +64,10 @@ class PairedText(Section):
     target_language: Language | None = None
     """The code of the target language. In a test set it chooses the tokenisation of BLEU. null: the code in which
     `target` ends (`source` for source_language), if it is one of the two codes of corpus; otherwise that of corpus."""
+    share: float | None = Field(default=None, gt=0.0, le=0.5)
+    """Only for a validation or test set, in place of all the other keys: this share of corpus.train, which is then left
+    out of training. A hash of each source chooses the pairs, so that equal sources stay together, and the same pairs
+    are chosen when the corpus grows."""
     tag: TagText | None = None
     """A token that is put before each source, such as <2de> or <bt>, or several, such as <bt> <2de>. From it the model
     learns how to translate."""
@@ -76,6 +80,8 @@ class PairedText(Section):
     @property
     def place(self) -> str:
         """The files or the data set, as the configuration names them."""
+        if self.share is not None:
+            return f"a share of corpus.train ({self.share:g})"
         return self.path or self.hub or f"{self.source} and {self.target}"
 
     @property
@@ -105,7 +111,9 @@ class PairedText(Section):
     def _check(self) -> Self:
         if self.path and self.hub:
             raise ValueError("path and hub are both given, but pairs come from one place: keep one of these keys")
-        if not self.path and not self.hub and (self.source is None or self.target is None):
+        if self.share is not None and (keys := [key for key in self.model_dump() if key != "share"]):
+            raise ValueError(f"share takes its pairs from corpus.train, so leave out {' and '.join(keys)}")
+        if not self.path and not self.hub and self.share is None and (self.source is None or self.target is None):
             raise ValueError("no text is named: give path, or hub, or the two files source and target")
         if self.form and (self.path if self.form == "hub" else not self.path):
             raise ValueError(f"form={self.form}: form is only for path; give a data set of the hub with the key hub")
@@ -190,6 +198,8 @@ class CorpusConfig(Section):
 
     def languages_of(self, split: Split) -> tuple[str, str]:
         """Return the codes of the source and target languages of a split."""
+        if isinstance(split, PairedText) and split.share is not None:
+            split = self.training_corpora[0]
         if isinstance(split, str):
             return self.source_language, self.target_language
         source = split.source_language or self._language_in(split.source) or self.source_language
@@ -220,11 +230,47 @@ class CorpusConfig(Section):
 
     def text_of(self, split: Split) -> PairedText:
         """Return a split as keys. Except for a TSV, the languages are the default names of source and target."""
+        if isinstance(split, PairedText) and split.share is not None:
+            return split.model_copy(update={"tag": self.training_corpora[0].tag})
         languages = dict(zip(("source", "target"), self.languages_of(split), strict=True))
         text = PairedText(path=split) if isinstance(split, str) else split
         if text.form == "tsv":
             return text
         return text.model_copy(update={key: value for key, value in languages.items() if getattr(text, key) is None})
+
+    @property
+    def held_shares(self) -> dict[str, tuple[float, float]]:
+        """The sets that are shares of train, by the names valid and test/NAME: each has the places of one range.
+
+        The ranges stand side by side from 0 on, in the order of the configuration.
+        """
+        sets, end, found = (
+            {"valid": self.valid, **{f"test/{name}": split for name, split in self.test.items()}},
+            0.0,
+            {},
+        )
+        for name, split in sets.items():
+            if isinstance(split, PairedText) and split.share is not None:
+                found[name] = end, end + split.share
+                end += split.share
+        return found
+
+    @model_validator(mode="after")
+    def _check_shares(self) -> Self:
+        shares = self.held_shares
+        if any(
+            text.share is not None
+            for text in (self.train if isinstance(self.train, tuple) else [self.train])
+            if not isinstance(text, str)
+        ):
+            raise ValueError("share is for validation and test sets; corpus.train needs a text")
+        if shares and isinstance(self.train, tuple):
+            raise ValueError("share needs a single corpus.train, not a list: give the sets as texts of their own")
+        if (total := max((end for _, end in shares.values()), default=0.0)) > 0.5:
+            raise ValueError(
+                f"the shares are {total:g} of corpus.train together; leave at least half of it to training"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check(self) -> Self:

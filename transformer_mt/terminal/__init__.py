@@ -4,6 +4,7 @@ Each line of input gives one line of output, in the same order.
 
 Other rooms use:
 
+    all_stages: run_all_stages
     cli
     evaluate_arguments: check, chosen_metrics, machine, parser, what_ran
     file_to_file: is_file_to_file, translate_file

@@ -53,6 +53,10 @@ def perplexity(nll: float) -> float:
     return math.exp(min(nll, 700.0))
 
 
+LEAST_BLEU = 1.0
+"""A BLEU below this is chance: one sentence of the validation set with four right words in a row can make it."""
+
+
 @dataclass(frozen=True)
 class ValidationScores:
     """The results of a validation: nll is unsmoothed, in nats per target token; the scores of texts are percentages."""
@@ -65,13 +69,19 @@ class ValidationScores:
 
     def goodness(self, metric: ValidationMetric) -> float:
         """Higher for a better model."""
-        return VALIDATION_METRICS[metric].sign * self[metric]
+        by = self._compared_by(metric)
+        return VALIDATION_METRICS[by].sign * self[by]
 
     def rank(self, metric: ValidationMetric) -> float:
         """Higher for a better model. Rounded as it is printed, because smaller differences are chance."""
-        shown = VALIDATION_METRICS[metric]
-        value = shown.sign * round(self._printed(metric), shown.digits)
+        by = self._compared_by(metric)
+        shown = VALIDATION_METRICS[by]
+        value = shown.sign * round(self._printed(by), shown.digits)
         return -math.inf if math.isnan(value) else value
+
+    def _compared_by(self, metric: ValidationMetric) -> ValidationMetric:
+        """The metric, or nll while BLEU says nothing yet: any model with a BLEU of 1 is better than those."""
+        return "nll" if metric == "bleu" and self[metric] < LEAST_BLEU else metric
 
     def shown(self, metric: ValidationMetric) -> str:
         """The value as text, as it is printed where models are compared."""

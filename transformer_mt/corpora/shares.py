@@ -1,0 +1,55 @@
+"""Validation and test sets that are a share of the training text, chosen by a hash of each source."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+
+from transformer_mt.base.errors import CorpusError
+from transformer_mt.corpora.corpus import BadPair, Corpus, blocks_of_file
+from transformer_mt.settings.section import fingerprint
+
+Range = tuple[float, float]
+"""The places from the first to below the second."""
+
+
+def place_of(source: str) -> float:
+    """Return a number from 0 to below 1, which depends on this text alone.
+
+    So pairs with the same source are all held out or all trained on, and what is held out of a corpus is still held out
+    when pairs are added to it.
+    """
+    return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=6).digest()) / 2**48
+
+
+def parts_of(whole: Corpus, ranges: Mapping[str, Range], clean: Callable[[str], str]) -> dict[str, Corpus]:
+    """Read a corpus once, and return the pairs of each range of places as a corpus, by the same names.
+
+    Sources and targets are as `clean` returns them. Pairs with a blank side are left out, and so are those whose source
+    was there before: the training text may repeat a sentence, but a test should not count it twice. Raises CorpusError
+    if a range has no pair.
+    """
+    found: dict[str, dict[str, str]] = {name: {} for name in ranges}
+    highest = max(high for _, high in ranges.values())
+    for block in whole.blocks():
+        for pair in block.pairs:
+            if isinstance(pair, BadPair) or (place := place_of(source := clean(pair[0]))) >= highest:
+                continue
+            if source and (target := clean(pair[1])):
+                name = next(name for name, (low, high) in ranges.items() if low <= place < high)
+                found[name].setdefault(source, target)
+    for name, pairs in found.items():
+        if not pairs:
+            raise CorpusError(f"corpus.{name.replace('/', '.')}: its share of corpus.train has no pair; raise it")
+    return {name: _corpus_of(name, [*found[name].items()], whole, bounds) for name, bounds in ranges.items()}
+
+
+def _corpus_of(name: str, pairs: list[tuple[str, str]], whole: Corpus, bounds: Range) -> Corpus:
+    return Corpus(
+        blocks=lambda: blocks_of_file(f"{name} (a share of corpus.train)", pairs, unit="pair"),
+        digest=lambda: digest_of_part(whole.digest(), bounds),
+        num_pairs=len(pairs),
+    )
+
+
+def digest_of_part(whole: str, bounds: Range) -> str:
+    """Return the digest of a part, from that of the whole corpus."""
+    return fingerprint(whole, *map(repr, bounds))
