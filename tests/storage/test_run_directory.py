@@ -112,7 +112,8 @@ def test_a_run_in_place_of_its_model_is_answered_with_what_to_do(stage, averaged
 
 @every_stage
 def test_what_is_neither_run_nor_model_is_answered_with_an_example(stage, tmp_path, use):
-    status, error, _ = use(stage, tmp_path)
+    (tmp_path / "empty").mkdir()
+    status, error, _ = use(stage, tmp_path / "empty")
     assert status == 2
     assert "name the directory of a model, such as runs/<name>/model" in error
 
