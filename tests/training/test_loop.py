@@ -213,8 +213,12 @@ def test_the_best_few_and_the_last_few_checkpoints_stay(experiment, tmp_path, me
     run = train_tiny(experiment, tmp_path / "run", *settings, *kept, f"training.metric={metric}")
     validations = [record for record in log_records(run) if "valid_nll" in record]
     assert [record["step"] for record in validations] == list(range(2, 25, 2))
-    sign = -1 if metric == "nll" else 1
-    best = sorted(validations, key=lambda record: (-sign * record[f"valid_{metric}"], record["step"]))[:keep_best]
+
+    def goodness(record):
+        by_likelihood = metric == "nll" or (metric == "bleu" and record["valid_bleu"] < 1)
+        return -record["valid_nll"] if by_likelihood else record[f"valid_{metric}"]
+
+    best = sorted(validations, key=lambda record: (-goodness(record), record["step"]))[:keep_best]
     last = [5, 10, 15, 20, 24][-keep_last:]
     assert saved_steps(run) == sorted({*last, *(record["step"] for record in best)})
     assert (run / "checkpoints" / "best").resolve() == checkpoint_path(run, best[0]["step"])
