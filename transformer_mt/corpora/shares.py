@@ -8,24 +8,23 @@ from transformer_mt.corpora.corpus import BadPair, Corpus, blocks_of_file
 from transformer_mt.settings.section import fingerprint
 
 Range = tuple[float, float]
-"""The places from the first to below the second."""
+"""The numbers of `place_of` from the first on, below the second."""
 
 
 def place_of(source: str) -> float:
     """Return a number from 0 to below 1, which depends on this text alone.
 
-    So pairs with the same source are all held out or all trained on, and what is held out of a corpus is still held out
-    when pairs are added to it.
+    So all pairs with the same source are in the same set, and a pair stays in its set when the corpus grows.
     """
     return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=6).digest()) / 2**48
 
 
 def parts_of(whole: Corpus, ranges: Mapping[str, Range], clean: Callable[[str], str]) -> dict[str, Corpus]:
-    """Read a corpus once, and return the pairs of each range of places as a corpus, by the same names.
+    """Read a corpus once, and return for each range the pairs whose source has a place in it, by the same names.
 
-    Sources and targets are as `clean` returns them. Pairs with a blank side are left out, and so are those whose source
-    was there before: the training text may repeat a sentence, but a test should not count it twice. Raises CorpusError
-    if a range has no pair.
+    The texts are as `clean` returns them. The function leaves out pairs with a blank side, and of pairs with the same
+    source all but the first: training text may repeat a sentence, but a test should not count it twice. Raises
+    CorpusError if a range has no pair.
     """
     found: dict[str, dict[str, str]] = {name: {} for name in ranges}
     highest = max(high for _, high in ranges.values())

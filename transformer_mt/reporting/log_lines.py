@@ -1,4 +1,4 @@
-"""The lines of log.jsonl as typed values, and what is drawn of them."""
+"""Reads log.jsonl into types, and lists the curves that are drawn from it."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
