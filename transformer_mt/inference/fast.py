@@ -12,6 +12,7 @@ from typing import Any, assert_never
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.base.languages import PAD
@@ -135,10 +136,23 @@ def build_model(
 
     Raises ConfigError if the weights do not fit into this machine's memory.
     """
-    with torch.device("meta"):  # shapes without memory
+    with ShapesOnly():
         check_memory(_plain_model(config, source_vocab_size, target_vocab_size))
     model = _plain_model(config, source_vocab_size, target_vocab_size)
     return fast(model) if kernels == "fast" else model
+
+
+class ShapesOnly(TorchFunctionMode):
+    """Weights that are made get their shapes, but neither memory nor values.
+
+    torch.device("meta") would do this for every tensor, but there PyTorch imports its compiler, which takes a second.
+    """
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        on_meta = {"device": "meta"} if func is torch.empty else {}
+        return func(*args, **(kwargs or {}) | on_meta)
 
 
 def check_memory(model: nn.Module, numbers_per_weight: int = 1) -> None:
