@@ -24,7 +24,7 @@ PAIRS = [
 ROWS = [{"form": form, "packing": packing} for form in FORMS for packing in (PACKINGS if form != "zip" else ("",))]
 
 
-@each("row", ROWS, name=lambda row: f"{row['form']}{row['packing']}")
+@each("row", ROWS, name=lambda row: f"{row['form']}{row['packing']}", together=1)
 def test_every_form_gives_the_same_pairs(tmp_path: Path, row: dict[str, str]) -> None:
     form, packing = row["form"], row["packing"]
     keys = write_form(tmp_path, form, PAIRS, packing)
@@ -57,7 +57,7 @@ def test_a_digest_is_of_the_text_and_not_of_its_packing(tmp_path: Path, form: st
     assert opened(write_form(tmp_path / "other", form, [*pairs[:-1], ("other", "text")])).digest() != digests[0]
 
 
-@each("row", ROWS, name=lambda row: f"{row['form']}{row['packing']}")
+@each("row", ROWS, name=lambda row: f"{row['form']}{row['packing']}", together=1)
 def test_a_file_that_is_exchanged_after_its_digest_was_taken_is_an_error(tmp_path: Path, row: dict[str, str]) -> None:
     pairs = PAIRS[: BLOCK + 9]
     corpus = opened(write_form(tmp_path, row["form"], pairs, row["packing"]))

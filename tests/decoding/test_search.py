@@ -142,7 +142,7 @@ def test_a_beam_of_everything_finds_the_best_of_everything(norm, alpha, tiny_mod
             assert hypotheses[0].score == pytest.approx(scores[best], rel=1e-5)
 
 
-@pairwise(norm=["post", "pre"], alpha=[0.0, 0.6, 2.0], width=[1, 2, 4], patience=[0.0, 1.0])
+@pairwise(together=1, norm=["post", "pre"], alpha=[0.0, 0.6, 2.0], width=[1, 2, 4], patience=[0.0, 1.0])
 def test_beam_search_equals_a_search_with_lists(norm, alpha, width, patience, searches):
     for model, source_BS in searches(norm):
         found = beam_search(model, source_BS, width, alpha, CAPS, patience=patience)

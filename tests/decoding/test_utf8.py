@@ -162,8 +162,11 @@ def untrained(joint_tokenizer, tmp_path_factory):
     [
         {"beam_size": 1},
         {"beam_size": 4, "n_best": 4},
-        {"sampling": True, "n_best": 4},
-        *thorough({"beam_size": 4, "n_best": 2, "no_repeat_ngram": 1, "min_length": 6}, {"mbr_candidates": 6}),
+        *thorough(
+            {"sampling": True, "n_best": 4},
+            {"beam_size": 4, "n_best": 2, "no_repeat_ngram": 1, "min_length": 6},
+            {"mbr_candidates": 6},
+        ),
     ],
 )
 def test_no_translation_has_bytes_that_are_no_character(engine, settings, untrained):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pytest
 import sacrebleu
 from helpers.messages import message
+from helpers.thorough import thorough
 
 from transformer_mt.base.errors import EvaluationError
 from transformer_mt.evaluation.comparing import (
@@ -60,7 +61,7 @@ def in_the_table(shown: str) -> list[dict[str, dict[str, float | None]]]:
     return systems
 
 
-@pytest.mark.parametrize("test", ["bs", "ar"])
+@pytest.mark.parametrize("test", ["bs", *thorough("ar")])
 def test_scores_p_values_and_intervals_are_those_of_sacrebleus_command(tmp_path, tables, test):
     files = {"references": REFERENCES} | dict(SYSTEMS)
     for name, lines in files.items():

@@ -23,11 +23,11 @@ def thorough_rows(*rows: tuple[object, ...]) -> list[object]:
     return [pytest.param(*row, marks=pytest.mark.thorough) for row in rows]
 
 
-def pairwise(**values: Iterable[Hashable]) -> pytest.MarkDecorator:
+def pairwise(together: int = 2, **values: Iterable[Hashable]) -> pytest.MarkDecorator:
     """Run a test with the product of the values of these parameters; what the cover leaves out is thorough."""
     rows = [dict(zip(values, row, strict=True)) for row in product(*values.values())]
     return pytest.mark.parametrize(
-        list(values), [pytest.param(*row.values(), marks=mark) for row, mark in marked(rows)]
+        list(values), [pytest.param(*row.values(), marks=mark) for row, mark in marked(rows, together)]
     )
 
 

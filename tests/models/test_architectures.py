@@ -460,7 +460,7 @@ def test_an_odd_width_has_no_sinusoids_but_learned_positions():
     assert config_of({"d_model": 15, "num_heads": 5, "positions": "learned"})
 
 
-@every_architecture
+@every_choice
 def test_sentences_are_packed_only_where_attention_can(settings):
     config, packed = config_of(settings), TrainingConfig(layout="packed")
     scaled = settings.get("attention_scale")

@@ -57,13 +57,13 @@ def try_decoding(overrides: list[str], translator: Translator, model_dir) -> boo
 
 
 def test_configurations_work_or_are_refused(tmp_path):
-    allowed = [try_configuration(case, tmp_path) for case in configurations(BASE, 150, seed=1)]
-    assert 10 < sum(allowed) < 100  # the cases are of both kinds
+    allowed = [try_configuration(case, tmp_path) for case in configurations(BASE, 60, seed=1)]
+    assert 4 < sum(allowed) < 40  # the cases are of both kinds
 
 
 def test_decoding_settings_work_or_are_refused(translator, model_dir):
-    allowed = [try_decoding(overrides, translator, model_dir) for overrides in decodings(60, seed=1, sizes=SMALL)]
-    assert 12 < sum(allowed) < 54
+    allowed = [try_decoding(overrides, translator, model_dir) for overrides in decodings(30, seed=1, sizes=SMALL)]
+    assert 6 < sum(allowed) < 27
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import re
 import pytest
 import yaml
 from helpers.messages import message
+from helpers.thorough import thorough
 
 from transformer_mt.__main__ import show_settings
 from transformer_mt.base.errors import ConfigError
@@ -34,7 +35,7 @@ def flat(values, prefix=""):
             yield prefix + key, value
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", ["transformer", *thorough("rnn", "convolutional")])
 def test_every_key_of_a_configuration_is_shown_with_its_default(kind):
     model = MODELS[kind](kind=kind)
     config = Config(data_dir="d", run_dir="r", corpus=CorpusConfig(**CORPUS), model=model)

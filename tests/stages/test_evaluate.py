@@ -16,6 +16,7 @@ import sacrebleu
 from helpers.directories import place, tree
 from helpers.messages import says
 from helpers.processes import python_path
+from helpers.thorough import thorough
 from helpers.tiny import renew_sums
 from safetensors.numpy import save_file
 
@@ -201,7 +202,9 @@ class TestMistakes:
         captured = capsys.readouterr()
         assert captured.err.startswith("error: ") and message.format(**names) in captured.err
 
-    @pytest.mark.parametrize("command", [["-m", "transformer_mt.evaluate"], ["-m", "transformer_mt", "evaluate"]])
+    @pytest.mark.parametrize(
+        "command", [["-m", "transformer_mt.evaluate"], *thorough(["-m", "transformer_mt", "evaluate"])]
+    )
     def test_end_with_status_2_and_no_traceback(self, files, command):
         found = run(*command, "--hypothesis", files[0], "--reference", "none.txt")
         assert (found.returncode, found.stdout) == (2, "")
@@ -554,7 +557,9 @@ class TestCompare:
             assert says(capsys.readouterr().err, *expected)
         assert (tmp_path / "mine.json").read_text() == '["mine"]'
 
-    @pytest.mark.parametrize("changed", ["runs/y/evaluation/talks.hypotheses.txt", "data/test/talks.source.txt"])
+    @pytest.mark.parametrize(
+        "changed", ["runs/y/evaluation/talks.hypotheses.txt", *thorough("data/test/talks.source.txt")]
+    )
     def test_translations_that_are_not_those_of_the_scores_are_refused(self, two, tmp_path, capsys, changed):
         lines = (tmp_path / changed).read_text(encoding="utf-8").splitlines()
         write(tmp_path / changed, [*lines[:2], "Nein."])

@@ -126,7 +126,7 @@ def test_overrides_are_the_new_defaults(model_dir, tmp_path):
 # It is looked at before it is kept
 
 
-@pytest.mark.parametrize("quantization", ["float32", "int8"])
+@pytest.mark.parametrize("quantization", [*thorough("float32"), "int8"])
 def test_how_near_translations_of_the_validation_set_are_is_said(
     quantization, experiment, tmp_path, capsys, monkeypatch
 ):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.messages import says
+from helpers.thorough import thorough_rows
 from helpers.tiny import log_records, renew_sums, status_and_error
 from helpers.web_page import WebPage, alphas
 
@@ -229,8 +230,10 @@ def changed(scores, fields):
     ("file", "change"),
     [
         ("run.json", lambda content: [content[0] | {"from_update": "none"}]),
-        ("evaluation/scores.json", lambda content: changed(content, {"analysis": {"unit": "word"}})),
-        ("evaluation/scores.json", lambda content: changed(content, {"scores": {"BLEU": 3.0}})),
+        *thorough_rows(
+            ("evaluation/scores.json", lambda content: changed(content, {"analysis": {"unit": "word"}})),
+            ("evaluation/scores.json", lambda content: changed(content, {"scores": {"BLEU": 3.0}})),
+        ),
     ],
 )
 def test_a_file_of_another_form_is_named(file, change, evaluated, tmp_path):

@@ -64,7 +64,7 @@ def all_damage(own):
 @pytest.mark.parametrize(
     "every",
     [
-        pytest.param(1499, id="some"),
+        pytest.param(2999, id="some"),
         pytest.param(241, id="many", marks=pytest.mark.thorough),
         pytest.param(19, id="most", marks=pytest.mark.slow),
     ],

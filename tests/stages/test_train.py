@@ -9,6 +9,7 @@ import pytest
 import torch
 import yaml
 from helpers.messages import says
+from helpers.thorough import thorough
 from helpers.tiny import status_and_error, train_tiny, write_experiment
 from safetensors.torch import load_file
 
@@ -72,7 +73,7 @@ def test_a_longer_run_of_the_same_configuration_goes_on(run, experiment):
     assert saved_steps(run)[-1] == 14
 
 
-@pytest.mark.parametrize("schedule", ["linear", "cosine", "cooldown"])
+@pytest.mark.parametrize("schedule", ["linear", *thorough("cosine", "cooldown")])
 def test_a_schedule_that_knows_its_end_may_not_end_elsewhere(experiment, tmp_path, capsys, schedule):
     choice = [f"training.schedule={schedule}", "training.warmup_steps=1"]
     choice += ["training.cooldown_steps=2"] if schedule == "cooldown" else []

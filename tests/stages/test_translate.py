@@ -463,7 +463,7 @@ def test_a_buffer_has_room_for_a_line(run_translate, size, capsys):
     assert f"{size} is not a whole number of at least 1" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("module", ["translate", "score", "decoding.translator", "decoding.scorer"])
+@pytest.mark.parametrize("module", ["translate", *thorough("score", "decoding.translator", "decoding.scorer")])
 def test_nothing_is_imported_that_one_line_does_not_need(module):
     heavy = ["torch", "numpy", "datasets", "pandas", "sacrebleu", "tqdm", "transformers", "ctranslate2", "safetensors"]
     program = f"import sys, transformer_mt.{module}; print([name for name in {heavy} if name in sys.modules])"

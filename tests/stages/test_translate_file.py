@@ -301,7 +301,7 @@ def test_a_directory_of_somebody_else_is_not_used(start, files, capsys):
     assert not (files / "out").exists()
 
 
-@pytest.mark.parametrize("content", ["", "[]", "NaN", '{"form": 1}'])
+@pytest.mark.parametrize("content", [*thorough("", "[]", "NaN"), '{"form": 1}'])
 def test_a_damaged_or_older_record_is_named(start, files, kept, capsys, content):
     (files / "out.parts" / "parts.json").write_text(content)
     assert start(*IN_PARTS) == 2
@@ -318,7 +318,9 @@ def without_last_line(content):
     return content[: content.rindex(b"\n", 0, -1) + 1]
 
 
-@pytest.mark.parametrize("damage", [lambda content: b"", lambda content: b"[]\nno", without_last_line, changed_letter])
+@pytest.mark.parametrize(
+    "damage", [*thorough(lambda content: b"", lambda content: b"[]\nno", without_last_line), changed_letter]
+)
 def test_a_damaged_part_is_named_and_can_be_made_again(start, files, kept, capsys, damage):
     part = files / "out.parts" / "000001"
     part.write_bytes(damage(part.read_bytes()))

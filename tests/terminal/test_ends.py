@@ -209,7 +209,7 @@ def in_a_fork(work):
     return said
 
 
-@pytest.mark.parametrize(("engine", "workers"), EVERY_ENGINE)
+@pytest.mark.parametrize(("engine", "workers"), [*thorough_rows(EVERY_ENGINE[0]), *EVERY_ENGINE[1:]])
 def test_a_fork_is_told_to_load_the_model_itself_and_does_no_harm(engine, workers, load):
     translator = load(Translator, engine, workers)
     expected = translator.translate(LINES)

@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 from helpers.messages import says
+from helpers.thorough import thorough
 from helpers.tiny import assert_same_weights, train_tiny, weights_at
 
 from transformer_mt import train as train_stage
@@ -16,7 +17,7 @@ from transformer_mt.training.run import checkpoint
 from transformer_mt.training.run.checkpoint import checkpoint_path, saved_steps
 
 
-@pytest.fixture(params=["waiting", "beside"])
+@pytest.fixture(params=["waiting", *thorough("beside")])
 def failing(request, monkeypatch):
     """A function that lets the saving of some steps fail: training waits for it, or a thread saves beside it."""
     real_save, failure = checkpoint.save, no_room

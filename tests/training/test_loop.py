@@ -96,7 +96,7 @@ def test_signal_finishes_the_update_saves_and_says_how_to_go_on(
     assert_same_weights(weights_at(tmp_path / "run", 12), weights_at(trained, 12))
 
 
-@pytest.mark.parametrize("epoch", [*thorough(0), 1])
+@pytest.mark.parametrize("epoch", thorough(0, 1))
 def test_a_signal_while_an_order_is_made_does_not_wait_for_it(experiment, tmp_path, monkeypatch, capsys, epoch):
     """It ends only afterwards here. What was done before is saved, and the run goes on as if it had not been broken."""
     rarely = ("training.save_every=100", "training.validate_every=100")
@@ -126,7 +126,7 @@ def test_a_signal_while_an_order_is_made_does_not_wait_for_it(experiment, tmp_pa
     ("stop", "settings"),
     [
         (4, ("training.save_every=100", "training.keep_last=1", "averaging.checkpoints=1")),
-        (12, ()),
+        *thorough_rows((12, ())),
         (12, ("training.max_steps=40", "training.patience=2", "training.peak_lr=1e-30", "training.save_every=8")),
     ],
 )
@@ -204,7 +204,7 @@ def test_second_signal_stops_at_once_and_loses_nothing(experiment, trained, tmp_
 
 
 @pytest.mark.parametrize(
-    ("metric", "keep_best", "keep_last"), [("chrf", 3, 2), *thorough_rows(("nll", 1, 3), ("bleu", 2, 1))]
+    ("metric", "keep_best", "keep_last"), [("nll", 3, 2), *thorough_rows(("chrf", 1, 3), ("bleu", 2, 1))]
 )
 def test_the_best_few_and_the_last_few_checkpoints_stay(experiment, tmp_path, metric, keep_best, keep_last):
     # The rate is so high that it gets worse now and then; validations are not when checkpoints are due.

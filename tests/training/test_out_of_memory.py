@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 import torch
 from helpers.messages import message
-from helpers.thorough import thorough_rows
+from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import assert_same_weights, new_learner
 
 from transformer_mt.base.errors import RankError
@@ -148,7 +148,7 @@ def test_a_size_that_did_not_fit_is_not_tried_again(experiment, config):
     assert splits == [1] * 5
 
 
-@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("layout", [*thorough("padded"), "packed"])
 def test_what_is_split_untried_is_learnt_as_if_it_had_been_tried(layout, experiment):
     """Dropout included."""
     config = load_config(experiment, [])
