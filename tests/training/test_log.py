@@ -107,7 +107,9 @@ def test_a_perplexity_beyond_all_numbers_is_still_a_number(tmp_path):
 @pytest.mark.parametrize("best", [True, False])
 def test_a_validation_is_written_and_said(tmp_path, capsys, best):
     with RunLog(tmp_path, SETTINGS, progress_at(3), Ranks(), CPU) as log:
-        scores = ValidationScores({"nll": math.log(8.0), "bleu": 12.345, "chrf": 34.5}, seconds=7.0)
+        scores = ValidationScores(
+            {"nll": math.log(8.0), "bleu": 12.345, "chrf": 34.5}, seconds=7.0, example="a dog → ein Hund"
+        )
         # The second best of those that are kept is not the best.
         log.validation(progress_at(4, best=((2.0, 4), (1.0, 2)) if best else ((2.0, 2), (1.0, 4))), scores)
     assert records(tmp_path) == [
@@ -124,7 +126,9 @@ def test_a_validation_is_written_and_said(tmp_path, capsys, best):
         )
     ]
     said = ", the best so far" if best else ""
-    assert capsys.readouterr().err == f"update 4: validation perplexity 8.00, BLEU 12.35{said} (7 s)\n"
+    assert (
+        capsys.readouterr().err == f"update 4: validation perplexity 8.00, BLEU 12.35{said} (7 s)\n  a dog → ein Hund\n"
+    )
 
 
 def whole(step):

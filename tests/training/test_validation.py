@@ -46,6 +46,7 @@ def directory(config, tmp_path_factory):
 def validation(config, directory):
     return ValidationSet(
         EncodedCorpus.load(directory / "valid"),
+        next(iter(read_lines(directory / "valid.source.txt"))),
         list(read_lines(directory / "valid.target.txt")),
         Tokenizer.load(directory),
         "de",
@@ -121,6 +122,9 @@ def test_bleu_and_chrf_are_those_of_the_greedy_translations(model, validation, c
     assert found["chrf"] == corpus_score("chrf", translations, half_right) not in (found["bleu"], 100)
     perfect = scores(model, replace(validation, references=translations), config)
     assert (perfect["bleu"], perfect["chrf"]) == pytest.approx((100, 100))
+    source, translation = found.example.split(" → ")
+    assert source and validation.first_source.startswith(source)
+    assert translation and translations[0].startswith(translation)
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ class RunLog:
         self._write({"step": progress.step} | scores.record() | {"best": best})
         self._say(
             f"update {progress.step}: validation {scores.said(self._settings.metric)}"
-            f"{', the best so far' if best else ''} ({scores.seconds:.0f} s)"
+            f"{', the best so far' if best else ''} ({scores.seconds:.0f} s)\n  {scores.example}"
         )
 
     def _write(self, record: dict[str, float | int | bool]) -> None:

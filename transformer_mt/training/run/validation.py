@@ -38,6 +38,7 @@ class ValidationSet:
     """Encoded pairs, the text of their targets in the same order, and what is needed to decode and to score them."""
 
     corpus: EncodedCorpus
+    first_source: str
     references: list[str]
     tokenizer: Tokenizer
     target_language: str
@@ -53,6 +54,8 @@ def perplexity(nll: float) -> float:
     return math.exp(min(nll, 700.0))
 
 
+EXAMPLE = 100  # characters of each side
+
 LEAST_BLEU = 1.0
 """A BLEU below this is chance: one sentence of the validation set with four right words in a row can make it."""
 
@@ -63,6 +66,8 @@ class ValidationScores:
 
     values: Mapping[ValidationMetric, float]
     seconds: float
+    example: str = ""
+    """The first source and its translation: people see the model learn."""
 
     def __getitem__(self, metric: ValidationMetric) -> float:
         return self.values[metric]
@@ -127,6 +132,7 @@ def load_validation(
     check_tokeniser(language)  # an error now is better than one at the first validation
     return ValidationSet(
         encoded,
+        next(iter(read_lines(data_dir / "valid.source.txt"))),
         references,
         tokenizer,
         language,
@@ -161,7 +167,8 @@ def validate_model(model: Seq2Seq, device: Device, validation: ValidationSet, ra
             values[metric] = sum(nll for nll, _, _ in shares) / sum(tokens for _, tokens, _ in shares)
         else:
             values[metric] = corpus_score(metric, hypotheses, references, validation.target_language)
-    return ValidationScores(values, time.perf_counter() - began)
+    example = f"{validation.first_source[:EXAMPLE]} → {hypotheses[0][:EXAMPLE]}"
+    return ValidationScores(values, time.perf_counter() - began, example)
 
 
 @torch.no_grad()
