@@ -83,6 +83,9 @@ class TrainingConfig(Section):
     cooldown_steps: Count = 0
     """The number of updates at the end over which the learning rate falls to 0. Only for schedule=cooldown; leave it 0
     with other schedules."""
+    optimizer: Literal["adam", "muon"] = "adam"
+    """How gradients change the weights. adam: as in the paper; muon: Muon (Jordan et al. 2024) for the matrices inside
+    the layers, and Adam for everything else. Muon takes more time for an update, but needs fewer of them."""
     adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
     """The decay rate of Adam's moving average of gradients (Kingma and Ba 2015)."""
     adam_beta2: float = Field(default=0.98, ge=0.0, lt=1.0)
@@ -136,6 +139,11 @@ class TrainingConfig(Section):
             raise ValueError(
                 f"warmup_steps={self.warmup_steps} and cooldown_steps={self.cooldown_steps} are together more than "
                 f"max_steps={self.max_steps}: lower one of them, or raise max_steps"
+            )
+        if self.optimizer == "muon" and self.sharding == "full":
+            raise ValueError(
+                "optimizer=muon needs complete matrices, but with sharding=full each device has only a part of them: "
+                "set optimizer=adam or sharding=none"
             )
         return self
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.training.muon import Muon
 
 
 def inverse_sqrt(step: int, *, peak_lr: float, warmup_steps: int) -> float:
@@ -78,7 +79,9 @@ def depends_on_end(settings: TrainingConfig) -> bool:
 
 
 def build_optimizer(model: nn.Module, settings: TrainingConfig) -> torch.optim.Optimizer:
-    """Adam (sec. 5.3); its rate is set before each update."""
+    """Adam (sec. 5.3), or Muon; its rate is set before each update."""
+    if settings.optimizer == "muon":
+        return Muon(model, settings)
     return torch.optim.Adam(
         model.parameters(),
         lr=settings.peak_lr,
