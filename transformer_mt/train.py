@@ -12,7 +12,7 @@ from transformer_mt.base.torchrun import num_processes
 from transformer_mt.base.wording import counted
 from transformer_mt.batches.batching import Pairs, weights_of
 from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
-from transformer_mt.batches.loader import BatchLayout, Loader
+from transformer_mt.batches.loader import BatchLayout, Loader, Position
 from transformer_mt.batches.subword_sampling import SubwordSampler
 from transformer_mt.kernels.device import Device
 from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
@@ -41,6 +41,7 @@ from transformer_mt.training.run.checkpoint import (
     newest_whole_checkpoint,
     point_best_at,
 )
+from transformer_mt.training.run.estimate import estimate
 from transformer_mt.training.run.run_record import copy_from_data, on_data, record_start, say_of_data
 from transformer_mt.training.run.running import Run
 from transformer_mt.training.run.validation import ValidationSet, load_validation, validate
@@ -60,12 +61,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment")
     cli.add_settings(parser, "change a setting, for example training.max_steps=200")
-    parser.add_argument(
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
         "--all", action="store_true", help="prepare the corpus first, then train, average and evaluate the model"
     )
+    instead.add_argument(
+        "--estimate", action="store_true", help="print how much time, memory and disk training takes; train nothing"
+    )
     arguments = parser.parse_intermixed_args(argv)
-    if arguments.all:
-        return _run_all_stages(arguments.config, arguments.overrides)
+    if arguments.all or arguments.estimate:
+        return (_run_all_stages if arguments.all else _print_estimate)(arguments.config, arguments.overrides)
     with all_ranks() as ranks:
         try:
             with ranks.together():
@@ -88,6 +93,26 @@ def _run_all_stages(config: str, overrides: Sequence[str]) -> int:
         raise ConfigError("--all is for one process: under torchrun, start the stages one after another")
     settings = load_config(config, overrides)
     return run_all_stages(config, overrides, settings.run_dir, bool(settings.corpus.test))
+
+
+def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:
+    """Make a few updates, as a new run would make them, and print what all of them take. Leaves run_dir alone."""
+    if num_processes():
+        raise ConfigError("--estimate is for one process: start it without torchrun")
+    config, ranks = load_config(config_path, overrides), Ranks()
+    settings, data_dir = config.training, Path(config.data_dir)
+    with _lack_of_memory_explained(settings):
+        tokenizer = _prepared_tokenizer(data_dir, config, ranks)
+        device = choose_rank_device(settings, ranks)
+        layout = choose_layout(settings, config.model, device)
+        loader = _loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, layout)
+        learner = build_learner(config.model, settings, tokenizer, None, layout, device, ranks)
+        updates = (
+            [loader.batch(part, step, number) for number, part in enumerate(pairs)]
+            for step, (pairs, _) in enumerate(loader.updates(Position()), start=1)
+        )
+        print(estimate(learner, updates, settings, ranks).said(settings, device.description))
+    return 0
 
 
 def train_run(config: Config, ranks: Ranks) -> int:
