@@ -2,25 +2,23 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-
-import torch
 
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, RankError, UserError
 from transformer_mt.base.torchrun import num_processes
 from transformer_mt.base.wording import counted
 from transformer_mt.batches.batching import Pairs, weights_of
 from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
-from transformer_mt.batches.loader import BatchLayout, Loader
+from transformer_mt.batches.loader import BatchLayout, Loader, Position
 from transformer_mt.batches.subword_sampling import SubwordSampler
-from transformer_mt.inference.fast import build_model, check_memory
 from transformer_mt.kernels.device import Device
 from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, dump_config, load_config
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import checkpoint_path, saved_steps
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
@@ -28,24 +26,22 @@ from transformer_mt.terminal import cli
 from transformer_mt.terminal.all_stages import run_all_stages
 from transformer_mt.text.existing_tokenizer import check_sampling
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.training.learning import Learner
 from transformer_mt.training.loop import train
 from transformer_mt.training.progress import Progress, is_trained, may_change
 from transformer_mt.training.run.beginning import (
+    build_learner,
     choose_layout,
     choose_rank_device,
-    initialise_from,
-    new_learner,
 )
 from transformer_mt.training.run.checkpoint import (
     Saver,
     check_settings,
     finish_saving,
-    load_checkpoint,
     load_progress,
     newest_whole_checkpoint,
     point_best_at,
 )
+from transformer_mt.training.run.estimate import estimate
 from transformer_mt.training.run.run_record import copy_from_data, on_data, record_start, say_of_data
 from transformer_mt.training.run.running import Run
 from transformer_mt.training.run.validation import ValidationSet, load_validation, validate
@@ -65,12 +61,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment")
     cli.add_settings(parser, "change a setting, for example training.max_steps=200")
-    parser.add_argument(
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
         "--all", action="store_true", help="prepare the corpus first, then train, average and evaluate the model"
     )
+    instead.add_argument(
+        "--estimate", action="store_true", help="print how much time, memory and disk training takes; train nothing"
+    )
     arguments = parser.parse_intermixed_args(argv)
-    if arguments.all:
-        return _run_all_stages(arguments.config, arguments.overrides)
+    if arguments.all or arguments.estimate:
+        return (_run_all_stages if arguments.all else _print_estimate)(arguments.config, arguments.overrides)
     with all_ranks() as ranks:
         try:
             with ranks.together():
@@ -95,32 +95,58 @@ def _run_all_stages(config: str, overrides: Sequence[str]) -> int:
     return run_all_stages(config, overrides, settings.run_dir, bool(settings.corpus.test))
 
 
+def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:
+    """Make a few updates, as a new run would make them, and print what all of them take. Leaves run_dir alone."""
+    if num_processes():
+        raise ConfigError("--estimate is for one process: start it without torchrun")
+    config, ranks = load_config(config_path, overrides), Ranks()
+    settings, data_dir = config.training, Path(config.data_dir)
+    with _lack_of_memory_explained(settings):
+        tokenizer = _prepared_tokenizer(data_dir, config, ranks)
+        device = choose_rank_device(settings, ranks)
+        layout = choose_layout(settings, config.model, device)
+        loader = _loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, layout)
+        learner = build_learner(config.model, settings, tokenizer, None, layout, device, ranks)
+        updates = (
+            [loader.batch(part, step, number) for number, part in enumerate(pairs)]
+            for step, (pairs, _) in enumerate(loader.updates(Position()), start=1)
+        )
+        print(estimate(learner, updates, settings, ranks).said(settings, device.description))
+    return 0
+
+
 def train_run(config: Config, ranks: Ranks) -> int:
     """Train until the end, or until a signal stops it. Returns the number of the signal, or 0."""
     run_dir, data_dir = Path(config.run_dir), Path(config.data_dir)
+    with _lack_of_memory_explained(config.training), ExitStack() as held:
+        with ranks.together():
+            tokenizer = _prepared_tokenizer(data_dir, config, ranks)
+            data = data_digests(data_dir) if ranks.is_first else {}
+            device = choose_rank_device(config.training, ranks)
+            corpus = EncodedCorpus.load(data_dir / "train")
+            validation = load_validation(
+                data_dir, tokenizer, config.corpus, config.model, config.training, config.decoding
+            )
+            path = None
+            if ranks.is_first:
+                held.enter_context(hold(run_dir, OWNER, inside=data_dir))
+                finish_saving(run_dir)
+                _claim(run_dir, config)
+                path = _checkpoint_to_resume(run_dir)
+        path, data = ranks.broadcast((path, data))
+        return _train(config, corpus, validation, data, path, device, ranks)
+
+
+@contextmanager
+def _lack_of_memory_explained(settings: TrainingConfig) -> Iterator[None]:
+    """Inside this context, an error for lack of memory becomes a RankError that says what to do."""
     try:
-        with ExitStack() as held:
-            with ranks.together():
-                tokenizer = _prepared_tokenizer(data_dir, config, ranks)
-                data = data_digests(data_dir) if ranks.is_first else {}
-                device = choose_rank_device(config.training, ranks)
-                corpus = EncodedCorpus.load(data_dir / "train")
-                validation = load_validation(
-                    data_dir, tokenizer, config.corpus, config.model, config.training, config.decoding
-                )
-                path = None
-                if ranks.is_first:
-                    held.enter_context(hold(run_dir, OWNER, inside=data_dir))
-                    finish_saving(run_dir)
-                    _claim(run_dir, config)
-                    path = _checkpoint_to_resume(run_dir)
-            path, data = ranks.broadcast((path, data))
-            return _train(config, corpus, validation, data, path, device, ranks)
+        yield
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         raise RankError(
-            f"out of memory: lower training.tokens_per_batch={config.training.tokens_per_batch}, in a new run_dir; to "
+            f"out of memory: lower training.tokens_per_batch={settings.tokens_per_batch}, in a new run_dir; to "
             "keep the size of an update, leave training.tokens_per_update as it is"
         ) from None
 
@@ -151,7 +177,7 @@ def _train(
         return 0
     with ranks.together():
         loader = _loader(config, corpus, tokenizer, progress.layout)
-    learner = _build(config, tokenizer, path, progress.layout, device, ranks)
+    learner = build_learner(config.model, settings, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
         copy_from_data(Path(config.data_dir), tokenizer, run_dir)
     record_start(run_dir, progress, changed, settings.seed, device, ranks)
@@ -200,25 +226,6 @@ def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, layout:
         config.model.max_positions,
         weights_of(config.corpus, corpus.sizes),
     )
-
-
-def _build(
-    config: Config, tokenizer: Tokenizer, path: Path | None, layout: BatchLayout, device: Device, ranks: Ranks
-) -> Learner:
-    """Model and optimizer, from the checkpoint at `path`; if it is None, from the seed or another run's weights."""
-    settings = config.training
-    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
-    with ranks.together():
-        torch.manual_seed(settings.seed)
-        model = build_model(config.model, *sizes, settings.kernels)
-        if device.torch_device.type == "cpu" and ranks.size == 1:
-            check_memory(model, numbers_per_weight=4)  # the weight, its gradient and Adam's two moving averages
-        if path is None and settings.initialise_from is not None:
-            initialise_from(Path(settings.initialise_from), model, config.model, tokenizer.digest)
-    learner = new_learner(model, settings, layout, device, ranks)
-    if path is not None:
-        load_checkpoint(path, learner, tokenizer.digest, ranks)
-    return learner
 
 
 def _pairs(loader: Loader) -> str:

@@ -14,7 +14,7 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.optimization import learning_rate
-from transformer_mt.training.run.beginning import choose_layout
+from transformer_mt.training.run.beginning import build_learner, choose_layout
 from transformer_mt.training.run.checkpoint import Tensors
 from transformer_mt.training.run.validation import load_validation, validate
 from transformer_mt.training.scale.distributed import Ranks, all_ranks
@@ -43,7 +43,7 @@ def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
     device = choose_device("cpu", "fp32", 1)
     layout = choose_layout(settings, config.model, device)
     tokenizer = Tokenizer.load(data_dir)
-    learner = train._build(config, tokenizer, None, layout, device, ranks)
+    learner = build_learner(config.model, settings, tokenizer, None, layout, device, ranks)
     validation = load_validation(data_dir, tokenizer, config.corpus, config.model, settings, config.decoding)
     if job.only_validate:
         return dict(validate(learner, replace(validation, tokens_per_batch=60), ranks).values)

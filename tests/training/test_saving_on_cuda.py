@@ -8,9 +8,9 @@ import torch
 from helpers.tiny import log_records, train_tiny, weights_at
 from safetensors.torch import load_file
 
-from transformer_mt import train
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.loader import Loader, Position
+from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.reading import load_config
 from transformer_mt.text.tokenizer import Tokenizer
@@ -39,7 +39,7 @@ PACKED = ("training.layout=packed", "training.precision=bf16", "model.num_heads=
 def learner_of(config, device, layout):
     tokenizer = Tokenizer.load(Path(config.data_dir))
     torch.manual_seed(3)
-    model = train.build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     return new_learner(model, config.training, layout, device, Ranks())
 
 

@@ -7,7 +7,7 @@ Other rooms use:
 
     batch_loss: batch_loss, BatchLoss
     learning: Learner, MovingAverage, Update
-    loop: train
+    loop: one_update, train
     optimization: build_optimizer, learning_rate
     progress: compare_with_best, is_due, is_trained, may_change, Progress
 """

@@ -4,10 +4,11 @@ A run that is killed at any instant resumes from its newest checkpoint.
 
 Other rooms use:
 
-    beginning: choose_layout, choose_rank_device, initialise_from, new_learner
+    beginning: build_learner, choose_layout, choose_rank_device
     candidates: best_of, Candidate, find_candidates, validate_candidates
-    checkpoint: check_settings, check_tokenizer, finish_saving, load_checkpoint, load_progress,
-        newest_whole_checkpoint, point_best_at, Saver
+    checkpoint: check_settings, check_tokenizer, finish_saving, load_progress, newest_whole_checkpoint,
+        point_best_at, Saver
+    estimate: estimate
     run_record: copy_from_data, on_data, record_start, say_of_data
     running: Run
     validation: load_validation, shown_metrics, validate, ValidationScores, ValidationSet

@@ -7,6 +7,7 @@ from torch import nn
 
 from transformer_mt.base.errors import CheckpointError, ConfigError
 from transformer_mt.batches.loader import BatchLayout
+from transformer_mt.inference.fast import build_model, check_memory
 from transformer_mt.kernels.device import Device, check_c_compiler, choose_device, why_gpu_unused
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.transformer import Transformer
@@ -14,10 +15,18 @@ from transformer_mt.settings.model_settings import ModelConfig, TransformerConfi
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import MODEL, check_model
 from transformer_mt.storage.weights import load_weights, make_no_cache, use_own_cache
+from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
-from transformer_mt.training.run.checkpoint import STATE, check_settings, check_tokenizer, damage, tokenizer_of
+from transformer_mt.training.run.checkpoint import (
+    STATE,
+    check_settings,
+    check_tokenizer,
+    damage,
+    load_checkpoint,
+    tokenizer_of,
+)
 from transformer_mt.training.scale.distributed import Ranks, shard
 
 
@@ -51,6 +60,30 @@ def choose_layout(
     if wanted == "auto":
         return "padded" if fault or device.torch_device.type == "cpu" else "packed"
     return wanted
+
+
+def build_learner(
+    model_settings: ModelConfig,
+    settings: TrainingConfig,
+    tokenizer: Tokenizer,
+    path: Path | None,
+    layout: BatchLayout,
+    device: Device,
+    ranks: Ranks,
+) -> Learner:
+    """Model and optimizer, from the checkpoint at `path`; if it is None, from the seed or another run's weights."""
+    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
+    with ranks.together():
+        torch.manual_seed(settings.seed)
+        model = build_model(model_settings, *sizes, settings.kernels)
+        if device.torch_device.type == "cpu" and ranks.size == 1:
+            check_memory(model, numbers_per_weight=4)  # the weight, its gradient and Adam's two moving averages
+        if path is None and settings.initialise_from is not None:
+            initialise_from(Path(settings.initialise_from), model, model_settings, tokenizer.digest)
+    learner = new_learner(model, settings, layout, device, ranks)
+    if path is not None:
+        load_checkpoint(path, learner, tokenizer.digest, ranks)
+    return learner
 
 
 def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, device: Device, ranks: Ranks) -> Learner:
