@@ -144,10 +144,15 @@ def open_splits(corpus: CorpusConfig) -> dict[str, Corpus]:
 
     Raises CorpusError.
     """
-    shares, splits = corpus.held_shares, splits_of(corpus)
-    opened = {name: open_corpus(text) for name, text in splits.items() if name not in shares}
+    shares, opened = corpus.held_shares, open_texts(corpus)
     held = parts_of(opened["train"], shares, clean) if shares else {}
-    return {name: held.get(name) or opened[name] for name in splits}
+    return {name: held.get(name) or opened[name] for name in splits_of(corpus)}
+
+
+def open_texts(corpus: CorpusConfig) -> dict[str, Corpus]:
+    """Open the text of each split that is not a share of the training text, by the same names. Raises CorpusError."""
+    splits = splits_of(corpus).items()
+    return {name: open_corpus(text) for name, text in splits if name not in corpus.held_shares}
 
 
 def split_digests(corpus: CorpusConfig) -> dict[str, str]:
