@@ -11,6 +11,7 @@ from helpers.tiny import demo_pairs
 
 from transformer_mt import prepare
 from transformer_mt.corpora.filters import REASONS, letters_by_script
+from transformer_mt.corpora.text_traits import telling_words
 from transformer_mt.preparing.measured_text import TextMeasures, measure, table
 from transformer_mt.settings.corpus_settings import FiltersConfig
 from transformer_mt.text.tokenizer import clean
@@ -70,6 +71,13 @@ def test_lengths_are_words_and_shares_of_lines_do_not_exceed_them(measures):
             assert sum(length <= limit for length in lengths) >= share * len(lengths)
             assert sum(length < limit for length in lengths) < share * len(lengths)
         assert side.length_of(1.0) == lengths[-1]
+
+
+def test_frequent_words_are_counted_in_capital_letters_too(measures):
+    english, german = telling_words("en", "de")
+    words = [word.lower() for source, target in PAIRS if clean(source) and clean(target) for word in source.split()]
+    assert measures.source.num_own_words == sum(word in english for word in words) > 0
+    assert measures.source.num_other_words == sum(word in german for word in words)
 
 
 def test_signs_are_counted_by_the_lines_that_have_them(measures):

@@ -57,6 +57,7 @@ def test_good_text_has_no_warning(tmp_path):
         (["target (de) looks tokenised"], lambda pairs: [(a, b.replace(".", " .")) for a, b in pairs]),
         (["source (en) is cut"], lambda pairs: [(a.replace("ing ", "@@ ing "), b) for a, b in pairs]),
         (["target (de) is cut"], lambda pairs: [(a, "▁" + b.replace(" ", " ▁")) for a, b in pairs]),
+        (["target (de) looks tokenised"], lambda pairs: [(a, b.replace("ie ", "ie &quot; ")) for a, b in pairs]),
         (["source (en) has HTML"], lambda pairs: [(a.replace(" in ", " &lt;in "), b) for a, b in pairs]),
         (["source (en) has no capital"], lambda pairs: [(a.lower(), b) for a, b in pairs]),
     ],
@@ -66,6 +67,12 @@ def test_each_mistake_is_told_by_itself(words, change, tmp_path):
     assert len(found) == len(words), found
     for warning, expected in zip(found, words, strict=True):
         assert expected in warning
+
+
+@pytest.mark.parametrize(("every", "is_told"), [(20, True), (2, False)])
+def test_sides_are_swapped_only_if_nearly_all_pairs_are(every, is_told, tmp_path):
+    pairs = [(a, b) if number % every == 0 else (b, a) for number, (a, b) in enumerate(GOOD)]
+    assert any("swapped" in warning for warning in warnings_of(tmp_path, pairs)) == is_told
 
 
 def test_long_lines_and_single_words_are_told(tmp_path):
@@ -94,11 +101,14 @@ def test_languages_of_one_script_are_told_apart_without_spaces(tmp_path):
     assert not [warning for warning in warnings_of(tmp_path, both, "zh", "ja") if "related" not in warning]
     assert "the sides seem to be swapped: the source looks like zh" in warnings_of(tmp_path, both, "ja", "zh")[0]
     spaced = [(" ".join(a), b) for a, b in both]
-    assert any("has spaces between" in warning for warning in warnings_of(tmp_path, spaced, "zh", "ja"))
+    for language, has_none in (("zh", True), ("ko", False)):
+        found = warnings_of(tmp_path, spaced, language, "ja")
+        assert any("has spaces between" in warning for warning in found) == has_none
 
 
 def test_a_side_in_another_script_is_told(tmp_path):
-    assert "0 % of the letters of the target are Cyrillic" in warnings_of(tmp_path, GOOD, "en", "ru")[0]
+    [warning] = warnings_of(tmp_path, GOOD, "en", "ru")
+    assert "0 % of the letters of the target are Cyrillic" in warning
     both = list(zip(drawn(CHINESE), (b for _, b in GOOD), strict=False))
     assert "swapped: the source looks like zh" in warnings_of(tmp_path, both, "de", "zh")[0]
     assert not [warning for warning in warnings_of(tmp_path, GOOD, "en", "xx") if "look" in warning], (
