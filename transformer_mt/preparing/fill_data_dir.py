@@ -145,7 +145,8 @@ def open_splits(corpus: CorpusConfig) -> dict[str, Corpus]:
     Raises CorpusError.
     """
     shares, opened = corpus.held_shares, open_texts(corpus)
-    held = parts_of(opened["train"], shares, clean) if shares else {}
+    trained = [pairs for name, pairs in opened.items() if is_training(name)]
+    held = parts_of(trained, shares, clean) if shares else {}
     return {name: held.get(name) or opened[name] for name in splits_of(corpus)}
 
 
@@ -159,7 +160,8 @@ def split_digests(corpus: CorpusConfig) -> dict[str, str]:
     """Return the digest of the text of each split, by the same names, without looking for faults in it."""
     shares, splits = corpus.held_shares, splits_of(corpus)
     found = {name: corpus_digest(text) for name, text in splits.items() if name not in shares}
-    held = {name: digest_of_part(found["train"], bounds) for name, bounds in shares.items()}
+    trained = [digest for name, digest in found.items() if is_training(name)]
+    held = {name: digest_of_part(trained, bounds) for name, bounds in shares.items()}
     return {name: held.get(name) or found[name] for name in splits}
 
 
