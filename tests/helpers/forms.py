@@ -32,6 +32,12 @@ def filled(keys: dict[str, Any]) -> PairedText:
     return corpus.text_of(PairedText.model_validate(keys))
 
 
+def only_training(train: object, source: str = "en", target: str = "de", valid: object = None) -> CorpusConfig:
+    """A configuration of this training text, of which a share is the validation set, unless one is given."""
+    languages = {"source_language": source, "target_language": target}
+    return CorpusConfig.model_validate({**languages, "train": train, "valid": valid or {"share": 0.05}, "test": {}})
+
+
 def pack(content: bytes, packing: str) -> bytes:
     match packing:
         case ".gz":

@@ -113,6 +113,28 @@ def test_the_tokenizer_does_not_see_what_is_held_out(experiment):
     assert "щ" in pieces and "ж" not in pieces
 
 
+def test_of_several_corpora_the_same_pairs_are_held_out_as_of_all_in_one(experiment, capsys):
+    experiment.prepare()
+    before = {name: experiment.held(name) for name in SETS}
+    sources = {source for held in before.values() for source, _ in held}
+    parts = {"a": PAIRS[:250], "b": PAIRS[250:]}
+    for name, pairs in parts.items():
+        experiment.text = experiment.directory / f"{name}.tsv"
+        experiment.write(pairs)
+    corpora = [f"{{name: {name}, path: {experiment.directory}/{name}.tsv}}" for name in parts]
+    setting = f"corpus.train=[{', '.join(corpora)}]"
+    experiment.prepare(setting, data="parts")
+    assert {name: experiment.held(name) for name in SETS} == before
+    assert {source for source, _ in before["valid"]} & cleaned(source for source, _ in parts["a"])
+    assert {source for source, _ in before["valid"]} & cleaned(source for source, _ in parts["b"])
+    trained = places_of_pairs(experiment.data, np.arange(len(EncodedCorpus.load(experiment.data / "train"))))
+    texts = {str(experiment.directory / f"{name}.tsv"): pairs for name, pairs in parts.items()}
+    assert trained and not cleaned(texts[file][line - 1][0] for file, line in trained) & sources
+    capsys.readouterr()
+    experiment.prepare(setting, data="parts")
+    assert capsys.readouterr().out == f"already prepared: {experiment.data}\n"
+
+
 def test_look_shows_them_as_held_out(experiment, capsys):
     assert prepare.main([str(experiment.config), "--look"]) == 0
     assert "also in validation or test" in capsys.readouterr().out
@@ -124,7 +146,11 @@ def test_look_shows_them_as_held_out(experiment, capsys):
         ("shares-too-large", ["corpus.valid={share: 0.3}", "corpus.test={a: {share: 0.3}}"]),
         ("share-with-other-keys", ["corpus.valid={share: 0.1, path: x.tsv}"]),
         ("share-of-training-set", ["corpus.train={share: 0.1}"]),
-        ("share-of-several-corpora", ["corpus.train=[{name: a, path: x.tsv}]"]),
+        ("share-of-different-corpora", ["corpus.train=[{name: a, path: x.tsv, tag: <a>}, {name: b, path: x.tsv}]"]),
+        (
+            "share-of-different-corpora",
+            ["corpus.train=[{name: a, path: x.tsv}, {name: b, source: x.de, target: y.en}]"],
+        ),
         ("share-without-pairs", ["corpus.valid={share: 1e-9}"]),
         ("value-not-allowed", ["corpus.valid={share: 0.6}"]),
     ],

@@ -5,6 +5,7 @@ sign for a long vowel, do not count.
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,6 +51,19 @@ def script_of(code: str) -> str | None:
         if re.fullmatch("[A-Za-z]{4}", part):
             return _SCRIPTS_OF_SUBTAGS.get(part.lower(), part.title())
     return _SCRIPTS.get(short_code(code))
+
+
+def letters_by_script(characters: Mapping[str, int]) -> Counter[str]:
+    """Count the letters of each script, the most frequent script first, from the number of times each character occurs.
+
+    Scripts that no language above has are counted together, as "other".
+    """
+    letters = "".join(regex.findall(r"[\p{L}--[\p{Script=Common}\p{Script=Inherited}]]", "".join(characters), regex.V1))
+    counts = Counter({"other": sum(characters[letter] for letter in letters)})
+    for name in sorted({name for names in _SCRIPTS.values() for name in names.split("+")}):
+        counts[name] = sum(characters[letter] for letter in regex.findall(rf"\p{{Script={name}}}", letters))
+        counts["other"] -= counts[name]
+    return Counter({name: number for name, number in counts.most_common() if number})
 
 
 @dataclass(frozen=True)

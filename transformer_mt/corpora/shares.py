@@ -1,7 +1,8 @@
 """Validation and test sets that are a share of the training text, chosen by a hash of each source."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BadPair, Corpus, blocks_of_file
@@ -19,8 +20,8 @@ def place_of(source: str) -> float:
     return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=6).digest()) / 2**48
 
 
-def parts_of(whole: Corpus, ranges: Mapping[str, Range], clean: Callable[[str], str]) -> dict[str, Corpus]:
-    """Read a corpus once, and return for each range the pairs whose source has a place in it, by the same names.
+def parts_of(corpora: Sequence[Corpus], ranges: Mapping[str, Range], clean: Callable[[str], str]) -> dict[str, Corpus]:
+    """Read the corpora once, and return for each range the pairs whose source has a place in it, by the same names.
 
     The texts are as `clean` returns them. The function leaves out pairs with a blank side, and of pairs with the same
     source all but the first: training text may repeat a sentence, but a test should not count it twice. Raises
@@ -28,7 +29,7 @@ def parts_of(whole: Corpus, ranges: Mapping[str, Range], clean: Callable[[str], 
     """
     found: dict[str, dict[str, str]] = {name: {} for name in ranges}
     highest = max(high for _, high in ranges.values())
-    for block in whole.blocks():
+    for block in chain.from_iterable(corpus.blocks() for corpus in corpora):
         for pair in block.pairs:
             if isinstance(pair, BadPair) or (place := place_of(source := clean(pair[0]))) >= highest:
                 continue
@@ -38,17 +39,17 @@ def parts_of(whole: Corpus, ranges: Mapping[str, Range], clean: Callable[[str], 
     for name, pairs in found.items():
         if not pairs:
             raise CorpusError(f"corpus.{name.replace('/', '.')}: its share of corpus.train has no pair; raise it")
-    return {name: _corpus_of(name, [*found[name].items()], whole, bounds) for name, bounds in ranges.items()}
+    return {name: _corpus_of(name, [*found[name].items()], corpora, bounds) for name, bounds in ranges.items()}
 
 
-def _corpus_of(name: str, pairs: list[tuple[str, str]], whole: Corpus, bounds: Range) -> Corpus:
+def _corpus_of(name: str, pairs: list[tuple[str, str]], corpora: Sequence[Corpus], bounds: Range) -> Corpus:
     return Corpus(
         blocks=lambda: blocks_of_file(f"{name} (a share of corpus.train)", pairs, unit="pair"),
-        digest=lambda: digest_of_part(whole.digest(), bounds),
+        digest=lambda: digest_of_part([corpus.digest() for corpus in corpora], bounds),
         num_pairs=len(pairs),
     )
 
 
-def digest_of_part(whole: str, bounds: Range) -> str:
-    """Return the digest of a part, from that of the whole corpus."""
-    return fingerprint(whole, *map(repr, bounds))
+def digest_of_part(corpora: Iterable[str], bounds: Range) -> str:
+    """Return the digest of a part, from those of the complete corpora."""
+    return fingerprint(*corpora, *map(repr, bounds))

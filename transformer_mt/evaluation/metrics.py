@@ -13,6 +13,7 @@ from sacrebleu.significance import PairedTest, Result
 from transformer_mt.base.errors import EvaluationError
 from transformer_mt.base.languages import short_code
 from transformer_mt.base.wording import counted
+from transformer_mt.corpora.text_traits import PIECE, TOKENISED, TOKENISED_SHARE
 
 SacreMetric = BLEU | CHRF | TER
 MetricName = str  # a key of ALL_METRICS
@@ -23,8 +24,6 @@ _TOKENISERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab", **dict.fromkeys((
 # Letters of these languages: Thai, Lao, Burmese, Khmer, kana, Chinese characters, Hangul.
 _THEIR_LETTERS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _LINES_LOOKED_AT = 1000
-# SentencePiece marks the beginning of a word; subword-nmt ends a piece inside a word with @@. @@ alone is text.
-_PIECE = re.compile("\u2581|\\S@@(?=\\s|$)")
 _RESAMPLES = 1000
 
 
@@ -162,7 +161,7 @@ def check_words(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
     """Raise EvaluationError if a line consists of subword pieces."""
     for name, lines in zip(names, texts, strict=True):
         for number, line in enumerate(lines, start=1):
-            piece = _PIECE.search(line)
+            piece = PIECE.search(line)
             if piece:
                 raise EvaluationError(
                     f"{name}, line {number}: contains subword pieces ({piece[0]!r} in {line[:60]!r}). Decode them to "
@@ -170,16 +169,13 @@ def check_words(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
                 )
 
 
-# Only a tokeniser writes a space before . or , (French has spaces before ? ! : ;). Moses writes &apos; &quot; and @-@.
-_TOKENISED = re.compile(r"\s[.,](?=\s|$)|&apos;|&quot;|\s@-@\s")
-_TOKENISED_SHARE = 0.1
 _CASED_SHARE, _LOWER_SHARE = 0.5, 0.02  # share of lines with a capital letter: at least in cased, at most in other text
 
 
 def tokenised_warning(name: str, lines: Sequence[str]) -> str | None:
     """A warning if many lines look tokenised (BLEU tokenises text itself); else None."""
-    found = [number for number, line in enumerate(lines, start=1) if _TOKENISED.search(line)]
-    if len(found) <= _TOKENISED_SHARE * len(lines):
+    found = [number for number, line in enumerate(lines, start=1) if TOKENISED.search(line)]
+    if len(found) <= TOKENISED_SHARE * len(lines):
         return None
     look = "looks" if len(found) == 1 else "look"
     return (

@@ -144,17 +144,24 @@ def open_splits(corpus: CorpusConfig) -> dict[str, Corpus]:
 
     Raises CorpusError.
     """
-    shares, splits = corpus.held_shares, splits_of(corpus)
-    opened = {name: open_corpus(text) for name, text in splits.items() if name not in shares}
-    held = parts_of(opened["train"], shares, clean) if shares else {}
-    return {name: held.get(name) or opened[name] for name in splits}
+    shares, opened = corpus.held_shares, open_texts(corpus)
+    trained = [pairs for name, pairs in opened.items() if is_training(name)]
+    held = parts_of(trained, shares, clean) if shares else {}
+    return {name: held.get(name) or opened[name] for name in splits_of(corpus)}
+
+
+def open_texts(corpus: CorpusConfig) -> dict[str, Corpus]:
+    """Open the text of each split that is not a share of the training text, by the same names. Raises CorpusError."""
+    splits = splits_of(corpus).items()
+    return {name: open_corpus(text) for name, text in splits if name not in corpus.held_shares}
 
 
 def split_digests(corpus: CorpusConfig) -> dict[str, str]:
     """Return the digest of the text of each split, by the same names, without looking for faults in it."""
     shares, splits = corpus.held_shares, splits_of(corpus)
     found = {name: corpus_digest(text) for name, text in splits.items() if name not in shares}
-    held = {name: digest_of_part(found["train"], bounds) for name, bounds in shares.items()}
+    trained = [digest for name, digest in found.items() if is_training(name)]
+    held = {name: digest_of_part(trained, bounds) for name, bounds in shares.items()}
     return {name: held.get(name) or found[name] for name in splits}
 
 

@@ -65,9 +65,9 @@ class PairedText(Section):
     """The code of the target language. In a test set it chooses the tokenisation of BLEU. null: the code in which
     `target` ends (`source` for source_language), if it is one of the two codes of corpus; otherwise that of corpus."""
     share: float | None = Field(default=None, gt=0.0, le=0.5)
-    """Only for a validation or test set, in place of all the other keys: this share of corpus.train, which is then left
-    out of training. A hash of each source chooses the pairs, so that equal sources stay together, and the same pairs
-    are chosen when the corpus grows."""
+    """Only for a validation or test set, in place of all the other keys: this share of corpus.train, or of each of its
+    corpora, which is then left out of training. A hash of each source chooses the pairs, so that equal sources stay
+    together, and the same pairs are chosen when the corpus grows."""
     tag: TagText | None = None
     """A token that is put before each source, such as <2de> or <bt>, or several, such as <bt> <2de>. From it the model
     learns how to translate."""
@@ -264,8 +264,11 @@ class CorpusConfig(Section):
             if not isinstance(text, str)
         ):
             raise ValueError("share is for validation and test sets; corpus.train needs a text")
-        if shares and isinstance(self.train, tuple):
-            raise ValueError("share needs a single corpus.train, not a list: give the sets as texts of their own")
+        if shares and len({(text.tag, self.languages_of(text)) for text in self.training_corpora}) > 1:
+            raise ValueError(
+                "share needs corpora with the same tag and the same languages in corpus.train: give the sets as texts "
+                "of their own"
+            )
         if (total := max((end for _, end in shares.values()), default=0.0)) > 0.5:
             raise ValueError(
                 f"the shares are {total:g} of corpus.train together; leave at least half of it to training"
