@@ -51,7 +51,20 @@ ROOMS = {path.parent.relative_to(PACKAGE).as_posix() for path in FILES} - {"."}
 # The stages, and what stands beside them.
 PORCH = {
     *("__init__", "__main__", "version"),
-    *("prepare", "train", "average", "translate", "score", "rerank", "evaluate", "export", "report", "plot", "demo"),
+    *(
+        "new",
+        "prepare",
+        "train",
+        "average",
+        "translate",
+        "score",
+        "rerank",
+        "evaluate",
+        "export",
+        "report",
+        "plot",
+        "demo",
+    ),
 }
 # Sections of the configuration, and what compares one with that of a file.
 SETTINGS = {"Split", "SplitSentences", "other_meaning_than"} | {

@@ -10,6 +10,7 @@ from transformer_mt.terminal import cli
 from transformer_mt.version import __version__
 
 STAGES = {
+    "new": "measures a text and this machine, and writes a configuration for them",
     "prepare": "trains a tokenizer, and writes the corpus as token ids",
     "train": "trains a model on the token ids, and writes checkpoints",
     "average": "makes a model of the checkpoints",

@@ -12,7 +12,7 @@ from transformer_mt.base.torchrun import num_processes
 from transformer_mt.base.wording import counted
 from transformer_mt.batches.batching import Pairs, weights_of
 from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
-from transformer_mt.batches.loader import BatchLayout, Loader, Position
+from transformer_mt.batches.loader import BatchLayout, Loader
 from transformer_mt.batches.subword_sampling import SubwordSampler
 from transformer_mt.kernels.device import Device
 from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
@@ -41,7 +41,7 @@ from transformer_mt.training.run.checkpoint import (
     newest_whole_checkpoint,
     point_best_at,
 )
-from transformer_mt.training.run.estimate import estimate
+from transformer_mt.training.run.estimate import estimate, updates_of
 from transformer_mt.training.run.run_record import copy_from_data, on_data, record_start, say_of_data
 from transformer_mt.training.run.running import Run
 from transformer_mt.training.run.validation import ValidationSet, load_validation, validate
@@ -107,11 +107,7 @@ def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:
         layout = choose_layout(settings, config.model, device)
         loader = _loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, layout)
         learner = build_learner(config.model, settings, tokenizer, None, layout, device, ranks)
-        updates = (
-            [loader.batch(part, step, number) for number, part in enumerate(pairs)]
-            for step, (pairs, _) in enumerate(loader.updates(Position()), start=1)
-        )
-        print(estimate(learner, updates, settings, ranks).said(settings, device.description))
+        print(estimate(learner, updates_of(loader), settings, ranks).said(settings, device.description))
     return 0
 
 

@@ -6,8 +6,8 @@ resumed run continues with the same pairs.
 Other rooms use:
 
     batching: Batch, ordered_batches, Pairs, weights_of
-    encoded: described, dtype_of, EncodedCorpus, FILES, IDS, INDEX, KEPT, LINES, piece_counts, places_of_pairs,
-        RECORD, ShardIndex, SIZES
+    encoded: described, dtype_of, EncodedCorpus, EncodedText, FILES, IDS, INDEX, KEPT, LINES, piece_counts,
+        places_of_pairs, RECORD, ShardIndex, SIZES
     loader: BatchLayout, Loader, Position, split_evenly
     packing: PackedBatch
     subword_sampling: SubwordSampler

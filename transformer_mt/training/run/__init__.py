@@ -8,7 +8,7 @@ Other rooms use:
     candidates: best_of, Candidate, find_candidates, validate_candidates
     checkpoint: check_settings, check_tokenizer, finish_saving, load_progress, newest_whole_checkpoint,
         point_best_at, Saver
-    estimate: estimate
+    estimate: estimate, trial, updates_of
     run_record: copy_from_data, on_data, record_start, say_of_data
     running: Run
     validation: load_validation, shown_metrics, validate, ValidationScores, ValidationSet

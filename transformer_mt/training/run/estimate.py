@@ -4,13 +4,23 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from transformer_mt.base.languages import EOS
 from transformer_mt.base.wording import counted, duration
 from transformer_mt.batches.batching import Batch
+from transformer_mt.batches.encoded import EncodedCorpus, EncodedText
+from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.batches.packing import PackedBatch
+from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import Device, peak_memory_on
+from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.learning import Learner
 from transformer_mt.training.loop import one_update
+from transformer_mt.training.run.beginning import choose_layout, choose_rank_device, new_learner
 from transformer_mt.training.run.checkpoint import Tensors
 from transformer_mt.training.scale.distributed import Ranks
 
@@ -77,6 +87,34 @@ def estimate(
         peak_memory_on(learner.device.torch_device),
         sum(tensor.nbytes for tensor in [*tensors.model.values(), *tensors.training.values()]),
     )
+
+
+def updates_of(loader: Loader) -> Iterator[list[Batch | PackedBatch]]:
+    """The micro-batches of each update of a new run."""
+    for step, (pairs, _) in enumerate(loader.updates(Position()), start=1):
+        yield [loader.batch(part, step, number) for number, part in enumerate(pairs)]
+
+
+def trial(
+    model: ModelConfig,
+    settings: TrainingConfig,
+    vocab_size: int,
+    lengths: tuple[NDArray[np.int64], NDArray[np.int64]],
+    seconds: float,
+) -> Estimate:
+    """Estimate a model before there are data: on random sentences of these lengths, source and target, in tokens."""
+    ranks = Ranks()
+    device = choose_rank_device(settings, ranks)
+    layout = choose_layout(settings, model, device)
+    random = np.random.default_rng(settings.seed)
+    source, target = (
+        EncodedText(random.integers(EOS, vocab_size, side.sum(), np.uint16), np.concatenate([[0], side.cumsum()]))
+        for side in lengths
+    )
+    torch.manual_seed(settings.seed)
+    learner = new_learner(build_model(model, vocab_size, vocab_size), settings, layout, device, ranks)
+    loader = Loader(EncodedCorpus(source, target), settings.tokens_per_batch, 0, settings.seed, layout)
+    return estimate(learner, updates_of(loader), settings, ranks, seconds, most=4 * seconds)
 
 
 def _timed(

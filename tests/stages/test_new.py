@@ -1,0 +1,106 @@
+"""`new` writes a configuration from which all stages run, and tells mistakes before it measures anything."""
+
+import json
+
+import pytest
+from helpers.messages import says
+from helpers.thorough import thorough, thorough_rows
+from helpers.tiny import demo_pairs, status_and_error
+
+from transformer_mt import new, prepare
+from transformer_mt.settings.choosing import SIZES
+from transformer_mt.settings.reading import load_config
+
+PAIRS, MORE = demo_pairs(1400)[:900], demo_pairs(1400)[900:]
+LANGUAGES = ("--from", "en", "--to", "de")
+
+
+@pytest.fixture
+def quick(monkeypatch, tmp_path):
+    """In an empty directory; the speeds are given, because measuring takes seconds."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(new, "measured_speeds", lambda sizes, measures: dict.fromkeys(sizes, 5000.0))
+    return tmp_path
+
+
+def write_tsv(path, pairs=PAIRS):
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+
+
+def write_sides(source, target, pairs=PAIRS):
+    for path, side in ((source, 0), (target, 1)):
+        path.write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+
+
+def made(capsys, *arguments):
+    return status_and_error(new.main, *arguments, *LANGUAGES, capsys=capsys)
+
+
+@pytest.mark.parametrize("form", ["tsv", *thorough("two files", "prefix", "odd name", "list")])
+def test_every_form_of_a_corpus_gives_a_configuration_that_prepare_takes(quick, capsys, form):
+    (quick / "text: 1, #2").mkdir()
+    odd, tsv = quick / "text: 1, #2" / "a 'b'.tsv", quick / "mine.tsv"
+    write_tsv(odd)
+    write_tsv(tsv)
+    write_tsv(quick / "more.tsv", MORE)
+    write_sides(quick / "mine.en", quick / "mine.de")
+    arguments = {
+        "tsv": ["mine.tsv"],
+        "two files": ["mine.en", "mine.de"],
+        "prefix": ["mine"],
+        "odd name": [str(odd)],
+        "list": ["mine.tsv", "more.tsv"],
+    }[form]
+    assert made(capsys, *arguments, "--output", "mine.yaml") == (0, "")
+    text = (quick / "mine.yaml").read_text()
+    assert text.count("\n") <= 35
+    config = load_config("mine.yaml")
+    assert prepare.main(["mine.yaml"]) == 0
+    counts = json.loads((quick / config.data_dir / "prepare.json").read_text())["counts"]
+    assert counts["train"]["kept"] > 700
+    assert 10 < counts["valid"]["kept"] < 120
+
+
+def test_a_number_stands_beside_its_reason(quick, capsys):
+    write_tsv(quick / "mine.tsv")
+    assert made(capsys, "mine.tsv", "--minutes", "3")[0] == 0
+    lines = (quick / "mine.yaml").read_text().splitlines()
+    for key in ("vocab_size", "dropout", "max_steps", "tokens_per_batch", "peak_lr", "warmup_steps", "valid"):
+        assert any(line.strip().startswith(f"{key}: ") and "  # " in line for line in lines), key
+
+
+def test_speeds_are_measured_on_this_machine(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(new, "SECONDS", 0.0)
+    write_tsv(tmp_path / "mine.tsv")
+    assert new.main(["mine.tsv", *LANGUAGES]) == 0
+    assert f"{SIZES[0]}: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("pairs", "code"), [(PAIRS[:40], "too-few-pairs"), *thorough_rows(([("a", "")] * 600, "no-pair-in-text"))]
+)
+def test_a_text_that_teaches_nothing_is_told_before_anything_is_written(quick, capsys, pairs, code):
+    write_tsv(quick / "mine.tsv", pairs)
+    status, error = made(capsys, "mine.tsv")
+    assert status == 2 and says(error, code)
+    assert [path.name for path in quick.iterdir()] == ["mine.tsv"]
+
+
+def test_a_configuration_that_exists_stays(quick, capsys):
+    write_tsv(quick / "mine.tsv")
+    (quick / "mine.yaml").write_text("mine")
+    status, error = made(capsys, "mine.tsv")
+    assert status == 2 and says(error, "configuration-exists", "mine.yaml")
+    assert (quick / "mine.yaml").read_text() == "mine"
+
+
+def test_a_file_that_is_missing_is_named(quick, capsys):
+    status, error = made(capsys, "none.tsv")
+    assert status == 2 and "none.tsv" in error
+
+
+def test_swapped_sides_are_told(quick, capsys):
+    write_tsv(quick / "mine.tsv", [(target, source) for source, target in PAIRS])
+    status, error = made(capsys, "mine.tsv")
+    assert status == 0 and "warning: " in error and "swapped" in error

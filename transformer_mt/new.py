@@ -1,0 +1,198 @@
+"""The stage `new`: measures a text and this machine, and writes a configuration with numbers that suit both."""
+
+import math
+import os
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from transformer_mt.base.errors import ConfigError, UserError
+from transformer_mt.base.wording import duration
+from transformer_mt.preparing.measured_text import SideMeasures, TextMeasures, measure, table
+from transformer_mt.preparing.text_warnings import check_text, text_warnings
+from transformer_mt.settings.choosing import Chosen, Size, Text, candidates, choose
+from transformer_mt.settings.corpus_settings import SINGLE_FILES, CorpusConfig, FiltersConfig
+from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.storage.files import write_whole
+from transformer_mt.terminal import cli
+
+HELD_OUT = 1000  # pairs of the validation set, and of the test set, if the text has enough
+LARGEST_SHARE = 0.05
+SECONDS = 20.0  # in which the speeds of all sizes are measured, with a few more for their beginnings
+SAMPLE = 10_000  # sentences
+PIECES = 130  # for 100 words, about
+LONGEST = 256  # tokens; longer sentences are left out of training
+
+FIXED: dict[str, Any] = {"optimizer": "muon", "schedule": "linear", "clip_norm": 1.0}
+"""Settings of training that do not depend on the text."""
+REASONS = {
+    "optimizer": "needs fewer updates than Adam",
+    "schedule": "falls to 0 at the end: best if updates are few",
+    "clip_norm": "makes an odd batch harmless",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure the text and the machine, and write a configuration."""
+    parser = cli.parser(
+        "new",
+        "Measures a text and this machine, and writes a configuration for them: the sizes of vocabulary and model,\n"
+        "the number of updates and other numbers, each with its reason. It holds out a validation and a test set.\n"
+        "CORPUS is a file with both sides (.tsv, .csv, .jsonl, .parquet, .tmx, .zip, also compressed); or two files\n"
+        "of lines, the source first; or the beginning of their names (my/train for my/train.en and my/train.de).",
+        "python -m transformer_mt.new my/pairs.tsv --from en --to de --minutes 30",
+    )
+    parser.add_argument("corpus", metavar="CORPUS", nargs="+", help="the text")
+    parser.add_argument("--from", dest="source", metavar="CODE", required=True, help="the language of the source")
+    parser.add_argument("--to", dest="target", metavar="CODE", required=True, help="the language of the target")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=60.0,
+        help="how long all stages may take together on this machine (default: 60)",
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", type=Path, help="the configuration (default: <name of CORPUS>.yaml)"
+    )
+    arguments = parser.parse_args(argv)
+    if not arguments.minutes >= 1:
+        parser.error("--minutes must be at least 1")
+    output = arguments.output or Path(f"{name_of(arguments.corpus[0], arguments.source)}.yaml")
+    if os.path.lexists(output):
+        raise UserError(f"{output} exists already; delete it, or choose another name with --output")
+    corpus = corpus_of(arguments.corpus, arguments.source, arguments.target)
+    measures = measure(corpus, FiltersConfig())
+    print(table(measures), flush=True)
+    check_text(measures)
+    for warning in text_warnings(measures):
+        print(f"warning: {warning}", file=sys.stderr)
+    text = Text(measures.num_usable, round(measures.num_usable * words_of_line(measures.target)))
+    speeds = measured_speeds(candidates(text), measures)
+    chosen = choose(text, arguments.minutes, speeds)
+    write_whole(output, configuration(corpus, measures, text, chosen, output.stem))
+    load_config(output)
+    print(f"wrote {output}: {chosen.size}, {chosen.max_steps:,} updates, about {duration(chosen.seconds)} of training")
+    print(f"next: {shlex.join(cli.command('train', str(output), '--all'))}")
+    return 0
+
+
+def name_of(path: str, source_language: str) -> str:
+    """Return a name for a text: that of its file, without endings."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", Path(path).name.split(".")[0]).strip("_")
+    return name if name and name != source_language else "mine"
+
+
+def corpus_of(paths: Sequence[str], source_language: str, target_language: str) -> CorpusConfig:
+    """Return the settings of a corpus at these places, with held-out shares. Raises ConfigError."""
+    has_both_sides = [
+        re.sub(r"\.(gz|zst|xz)$", "", path).endswith(tuple(f".{f}" for f in SINGLE_FILES)) for path in paths
+    ]
+    train: Any = paths[0]
+    if len(paths) == 2 and not any(has_both_sides):
+        train = {"source": paths[0], "target": paths[1]}
+    elif len(paths) > 1:
+        train = [{"name": f"corpus{number}", "path": path} for number, path in enumerate(paths, start=1)]
+    share = {"share": LARGEST_SHARE}
+    values = {"source_language": source_language, "target_language": target_language, "train": train}
+    try:
+        return CorpusConfig.model_validate({**values, "valid": share, "test": {"own": share}})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"{' '.join(paths)}: {first['msg'].removeprefix('Value error, ')}") from None
+
+
+def words_of_line(side: SideMeasures) -> float:
+    """Return the mean number of words of a line; two characters count as a word in a language without spaces."""
+    return side.mean_length if side.spaced else side.mean_length / 2
+
+
+def measured_speeds(sizes: Sequence[Size], measures: TextMeasures) -> dict[Size, float]:
+    """Return the target tokens a second of each size on this machine, on random sentences as long as those of the text.
+
+    Ends before a size that takes more than ten times as long as the smallest: it is never chosen.
+    """
+    # Imported here, because it imports PyTorch: mistakes in the text are told at once.
+    from transformer_mt.settings.model_settings import TransformerConfig
+    from transformer_mt.training.run.estimate import trial
+
+    found: dict[Size, float] = {}
+    lengths = random_lengths(measures.source), random_lengths(measures.target)
+    for size in sizes:
+        model = TransformerConfig(**model_settings(size))
+        speed = trial(
+            model, TrainingConfig(**FIXED, tokens_per_batch=2048), 4000, lengths, SECONDS / 4
+        ).tokens_per_second
+        print(f"{size}: {speed:,.0f} target tokens a second on this machine", flush=True)
+        found[size] = speed
+    return found
+
+
+def random_lengths(side: SideMeasures) -> NDArray[np.int64]:
+    """Return the numbers of tokens of 10,000 sentences, ascending, distributed as those of the text."""
+    units = np.array(sorted(side.lengths))
+    shares = np.array([side.lengths[unit] for unit in units]) / side.num_lines
+    drawn = np.random.default_rng(1).choice(units, SAMPLE, p=shares)
+    return np.sort(np.minimum(drawn * PIECES // 100 + 1, LONGEST))
+
+
+def model_settings(size: Size) -> dict[str, Any]:
+    """Return the settings of the model that the size decides."""
+    layers = {"encoder_layers": size.layers, "decoder_layers": size.layers}
+    return layers | {"d_model": size.d_model, "ffn_dim": size.ffn_dim, "num_heads": size.num_heads, "norm": "pre"}
+
+
+def share_for(num_pairs: int) -> float:
+    """Return the share of the text for the validation set, and for the test set."""
+    return float(f"{min(LARGEST_SHARE, HELD_OUT / num_pairs):.1g}")
+
+
+def configuration(corpus: CorpusConfig, measures: TextMeasures, text: Text, chosen: Chosen, name: str) -> str:
+    """Return the text of the configuration, with a reason beside each number."""
+    share, every = share_for(text.num_pairs), 50 * math.ceil(chosen.max_steps / 500)
+    held_out = f"about {share * text.num_pairs:,.0f} pairs, chosen by a hash of the source"
+    values: dict[str, dict[str, tuple[Any, str]]] = {
+        "corpus": {
+            "source_language": (corpus.source_language, ""),
+            "target_language": (corpus.target_language, ""),
+            "train": (corpus.model_dump()["train"], ""),
+            "valid": ({"share": share}, held_out),
+            "test": ({"own": {"share": share}}, "as many others; train neither with these nor by their scores"),
+        },
+        "tokenizer": {
+            "vocab_size": (chosen.vocab_size, f"pieces, for {text.num_words:,} words: rarer pieces are learnt badly"),
+        },
+        "model": {key: (value, "") for key, value in model_settings(chosen.size).items()}
+        | {"dropout": (chosen.dropout, f"training reads the text {chosen.num_epochs:,.0f} times")},
+        "training": {
+            "max_steps": (chosen.max_steps, f"updates: about {duration(chosen.seconds)}, without validations"),
+            "tokens_per_batch": (chosen.tokens_per_batch, "small enough for many updates"),
+            **{key: (value, REASONS.get(key, "")) for key, value in FIXED.items()},
+            "peak_lr": (chosen.peak_lr, f"for Muon and width {chosen.size.d_model}"),
+            "warmup_steps": (chosen.warmup_steps, "a tenth of the updates, at most 500"),
+            "validate_every": (every, "ten times or so"),
+            "save_every": (every, ""),
+        },
+        "averaging": {"checkpoints": (1, "with schedule=linear, the last weights are as good as a mean")},
+    }
+    lines = [f"# For {text.num_pairs:,} pairs. `python -m transformer_mt settings` explains each setting."]
+    lines += [f"data_dir: data/{name}", f"run_dir: runs/{name}"]
+    for section, settings in values.items():
+        lines.append(f"{section}:")
+        for key, (value, reason) in settings.items():
+            written = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10_000)
+            line = f"  {key}: {written.strip().removesuffix('...').strip()}"
+            lines.append(f"{line}  # {reason}" if reason else line)
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))

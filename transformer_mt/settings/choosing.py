@@ -1,0 +1,119 @@
+"""Chooses the settings of an experiment by the amount of text, the speed of the machine and the time there is.
+
+docs/recipes.md has the measurements behind these rules, and says which of them are only the literature's.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+SPENT_ON_UPDATES = 0.85  # of the time; the rest goes into validations, checkpoints and the stages before and after
+
+
+@dataclass(frozen=True)
+class Text:
+    """The training text, as far as settings depend on it."""
+
+    num_pairs: int
+    num_words: int
+    """The words of the target side; in a language without spaces, half of its characters."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Target tokens of an epoch, about: pieces, and one end for each sentence."""
+        return round(1.15 * self.num_words) + self.num_pairs
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a Transformer with as many layers in the encoder as in the decoder."""
+
+    layers: int
+    d_model: int
+    ffn_dim: int
+    num_heads: int
+
+    @property
+    def num_weights(self) -> int:
+        """The weights of the matrices inside the layers: 4 D² of each attention, 2 D F of each feed-forward layer."""
+        attention, feed_forward = 4 * self.d_model**2, 2 * self.d_model * self.ffn_dim
+        return self.layers * (3 * attention + 2 * feed_forward)
+
+    def __str__(self) -> str:
+        return f"{self.layers}+{self.layers} layers, width {self.d_model}"
+
+
+SIZES = (Size(4, 128, 256, 4), Size(4, 256, 1024, 4), Size(6, 512, 2048, 8))
+"""From small to large: that of Wu et al. 2021 for Multi30k, one between, and the paper's base model."""
+
+FEWEST_TOKENS = (0, 1.0, 2.0)
+"""A size needs at least so many trained target tokens for each of its weights; otherwise the size before is better."""
+
+FEWEST_WORDS = (0, 300_000, 5_000_000)
+"""A size needs at least so many words of text; otherwise it learns the text by heart."""
+
+VOCABULARIES = {60_000: 1000, 250_000: 2000, 700_000: 4000, 5_000_000: 8000, 30_000_000: 16_000}
+"""The size of the vocabulary for a text of fewer words than this; MOST_PIECES for longer ones."""
+MOST_PIECES = 32_000
+
+DROPOUTS = {4: 0.0, 12: 0.1, 30: 0.2}
+"""The dropout for fewer epochs than this; MOST_DROPOUT for more: a text that is read often is learnt by heart."""
+MOST_DROPOUT = 0.3
+
+PEAK_RATES = (6e-3, 4e-3, 2e-3)
+"""The learning rate of each size, with training.optimizer=muon."""
+
+MOST_EPOCHS = 150  # of a text that is read more often, only its noise is left to learn
+MANY_UPDATES = 4000  # if a training has more target tokens than these updates of small batches, it has larger batches
+FILLED = 0.95  # of the positions of a batch are target tokens; the others are padding
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The settings, and why."""
+
+    size: Size
+    vocab_size: int
+    dropout: float
+    tokens_per_batch: int
+    max_steps: int
+    warmup_steps: int
+    peak_lr: float
+    num_epochs: float
+    seconds: float
+    """What all updates take, about."""
+
+
+def candidates(text: Text) -> list[Size]:
+    """Return the sizes that a text of this length can teach, from small to large."""
+    return [size for size, words in zip(SIZES, FEWEST_WORDS, strict=True) if text.num_words >= words]
+
+
+def choose(text: Text, minutes: float, speeds: Mapping[Size, float]) -> Chosen:
+    """Choose the settings of a training of so many minutes; `speeds` are target tokens a second, of each candidate."""
+    seconds = 60 * minutes * SPENT_ON_UPDATES
+    size = max(
+        (each for each in speeds if seconds * speeds[each] >= FEWEST_TOKENS[SIZES.index(each)] * each.num_weights),
+        key=SIZES.index,
+    )
+    num_tokens = min(seconds * speeds[size], MOST_EPOCHS * text.num_tokens)
+    tokens_per_batch = _power_of_two(num_tokens / MANY_UPDATES)
+    per_update = FILLED * tokens_per_batch
+    max_steps = max(100, 50 * round(num_tokens / per_update / 50))
+    num_epochs = max_steps * per_update / text.num_tokens
+    return Chosen(
+        size=size,
+        vocab_size=next((pieces for words, pieces in VOCABULARIES.items() if text.num_words < words), MOST_PIECES),
+        dropout=next((dropout for epochs, dropout in DROPOUTS.items() if num_epochs < epochs), MOST_DROPOUT),
+        tokens_per_batch=tokens_per_batch,
+        max_steps=max_steps,
+        warmup_steps=min(500, max_steps // 10),
+        peak_lr=PEAK_RATES[SIZES.index(size)],
+        num_epochs=num_epochs,
+        seconds=max_steps * per_update / speeds[size],
+    )
+
+
+def _power_of_two(number: float) -> int:
+    """Return the nearest power of two between 1024 and 16,384."""
+    return int(2 ** min(14, max(10, round(math.log2(max(number, 1))))))
