@@ -41,7 +41,7 @@ def check_text(measures: TextMeasures) -> None:
         f"{measures.place}: has {counted(measures.num_read, 'pair')}, but only {measures.num_usable:,} are usable and "
         f"different ({measures.num_repeated:,} repeat an earlier one; {measures.num_equal:,} have equal sides; left "
         f"out by filters: {measures.reasons}). A model cannot be learnt from fewer than {FEWEST_PAIRS}: add text, or "
-        "fine-tune a trained model on these pairs (docs/fine_tuning.md)"
+        "fine-tune a trained model on these pairs (training.initialise_from)"
     )
 
 
