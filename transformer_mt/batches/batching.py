@@ -5,7 +5,7 @@ B sentences, S source positions, T target positions.
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, overload
@@ -151,8 +151,7 @@ class Batch:
 
 def tensors_on(device: torch.device, batch: Any) -> dict[str, Any]:
     """Copy the tensors of a batch, except pairs_B, to a device. CUDA copies while it computes."""
-    found = {field.name: getattr(batch, field.name) for field in fields(batch) if field.name != "pairs_B"}
-    tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
+    tensors = {name: ids for name, ids in vars(batch).items() if isinstance(ids, Tensor) and name != "pairs_B"}
     if device.type != "cuda":
         return {name: ids.to(device) for name, ids in tensors.items()}
     # A copy from memory that is not pinned would wait for the work queued on the device.
