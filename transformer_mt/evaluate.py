@@ -5,7 +5,6 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -161,11 +160,10 @@ def _scored(
     details: Details,
 ) -> dict[str, Any]:
     """Return the fields of scores.json that depend only on the translations of a test set, not on their making."""
-    source_language, target_language = config.corpus.languages_of_test(name)
-    details = replace(details, source_language=source_language)
     rarest = rarest_pieces(Path(config.data_dir), translator.tokenizer, text.sources) if details.analyse else None
     titles = [cli.shown(hypotheses_file(model, name)), *(f"reference of {name}" for _ in text.references)]
-    return score_lines(hypotheses, text.references, target_language, titles, details, text.sources, rarest)
+    languages = config.corpus.languages_of_test(name)
+    return score_lines(hypotheses, text.references, languages, titles, details, text.sources, rarest)
 
 
 def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict[str, AlsoInTraining]:

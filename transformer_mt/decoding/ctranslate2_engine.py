@@ -385,9 +385,6 @@ def _vocabularies(directory: Path) -> Vocabularies:
     shared = directory / "shared_vocabulary.json"
     names = [shared, shared] if shared.is_file() else [directory / f"{x}_vocabulary.json" for x in ("source", "target")]
     try:
-        source, target = map(read_json, names)
-        if not all(isinstance(piece, str) for piece in [*source, *target]):
-            raise ValueError("it is not a list of pieces")
-    except (OSError, ValueError, TypeError) as error:
+        return Vocabularies(*map(read_json, names))
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{directory}: a vocabulary cannot be read ({error}); export the model again") from None
-    return Vocabularies(source, target)
