@@ -74,7 +74,8 @@ def epoch_pairs(
                 order[at + begin : at + end] = np.arange(first + begin, first + end, dtype=dtype)
             at += size
         if more:
-            shuffled = _fixed_shuffle(size, dtype, seed, number)
+            shuffled = np.arange(size, dtype=dtype)  # in the order in which epochs, one after another, take their parts
+            np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, number, 1]))).shuffle(shuffled)
             to_end = min(more, size - start)
             order[at : at + to_end] = shuffled[start : start + to_end]
             order[at + to_end : at + more] = shuffled[: more - to_end]
@@ -97,13 +98,6 @@ def share(size: int, weight: Fraction, epoch: int) -> tuple[int, int, int]:
     copies, fraction = divmod(weight, 1)
     begins, ends = (int(fraction * size * number) for number in (epoch, epoch + 1))
     return int(copies), begins % size if size else 0, ends - begins
-
-
-def _fixed_shuffle(size: int, dtype: type[np.signedinteger[Any]], seed: int, number: int) -> PairNumbers:
-    """The pairs of a corpus, in the order in which epochs, one after another, take their parts."""
-    shuffled = np.arange(size, dtype=dtype)
-    np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, number, 1]))).shuffle(shuffled)
-    return shuffled
 
 
 Pairs = NDArray[np.int64]  # indices of sentence pairs in a corpus

@@ -84,7 +84,11 @@ class Loader:
         """The batch of these pairs. Sampled pieces depend on the seed, the update and the number of the batch in it."""
         corpus, rows = self.corpus, pairs
         if self.sampler is not None and len(pairs):
-            longest, total = self._room(len(pairs))
+            if self.layout == "padded":
+                longest, total = self.tokens_per_batch // len(pairs), self.tokens_per_batch
+            else:
+                longest, total = self._shape.max_length, min(self._shape.source_room, self._shape.target_room)
+            longest = min(longest, self.max_positions)
             corpus = self.sampler.sampled(
                 corpus, pairs, seed=self.seed, step=step, batch=number, longest=longest, total=total
             )
@@ -114,12 +118,6 @@ class Loader:
             for size in (shape.source_rows, shape.target_rows)
         )
         return replace(shape, source_rows=source_rows, target_rows=target_rows)
-
-    def _room(self, num_pairs: int) -> tuple[int, int]:
-        """The most pieces of one sentence, and of all sentences of a side together."""
-        if self.layout == "padded":
-            return min(self.max_positions, self.tokens_per_batch // num_pairs), self.tokens_per_batch
-        return min(self.max_positions, self._shape.max_length), min(self._shape.source_room, self._shape.target_room)
 
 
 def split_evenly(batches: Sequence[Pairs], num_ranks: int) -> list[Pairs]:
