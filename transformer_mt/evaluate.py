@@ -5,6 +5,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -171,19 +172,14 @@ def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict
     data_dir = Path(config.data_dir)
     if config.data_dir != load_config(model / "config.yaml").data_dir:  # the test sets are not those of the run
         return {}
-    found = also_in_training(data_dir, names, _trained_on(model))
+    trained_on = None  # unknown
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        trained_on = str(read_json(model.parent / "run.json")[-1]["data"]["train"])
+    found = also_in_training(data_dir, names, trained_on)
     for name, overlap in found.items():
         if warning := overlap_warning(name, overlap, data_dir):
             print(f"warning: {warning}", file=sys.stderr)
     return found
-
-
-def _trained_on(model: Path) -> str | None:
-    """The digest of the training data of the run to which a model belongs; None if unknown."""
-    try:
-        return str(read_json(model.parent / "run.json")[-1]["data"]["train"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
 
 
 def _translate(
