@@ -5,7 +5,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -161,11 +161,10 @@ def _scored(
     details: Details,
 ) -> dict[str, Any]:
     """Return the fields of scores.json that depend only on the translations of a test set, not on their making."""
-    source_language, target_language = config.corpus.languages_of_test(name)
-    details = replace(details, source_language=source_language)
     rarest = rarest_pieces(Path(config.data_dir), translator.tokenizer, text.sources) if details.analyse else None
     titles = [cli.shown(hypotheses_file(model, name)), *(f"reference of {name}" for _ in text.references)]
-    return score_lines(hypotheses, text.references, target_language, titles, details, text.sources, rarest)
+    languages = config.corpus.languages_of_test(name)
+    return score_lines(hypotheses, text.references, languages, titles, details, text.sources, rarest)
 
 
 def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict[str, AlsoInTraining]:
@@ -173,19 +172,14 @@ def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict
     data_dir = Path(config.data_dir)
     if config.data_dir != load_config(model / "config.yaml").data_dir:  # the test sets are not those of the run
         return {}
-    found = also_in_training(data_dir, names, _trained_on(model))
+    trained_on = None  # unknown
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        trained_on = str(read_json(model.parent / "run.json")[-1]["data"]["train"])
+    found = also_in_training(data_dir, names, trained_on)
     for name, overlap in found.items():
         if warning := overlap_warning(name, overlap, data_dir):
             print(f"warning: {warning}", file=sys.stderr)
     return found
-
-
-def _trained_on(model: Path) -> str | None:
-    """The digest of the training data of the run to which a model belongs; None if unknown."""
-    try:
-        return str(read_json(model.parent / "run.json")[-1]["data"]["train"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
 
 
 def _translate(

@@ -17,7 +17,7 @@ from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import
 from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.metrics import corpus_score
-from transformer_mt.exporting.trained_model import Trained, random_pairs, read_trained
+from transformer_mt.exporting.trained_model import SUPPORTED, Trained, random_pairs, read_trained, unsupported_setting
 from transformer_mt.preparing.prepared import VALIDATED_ON, check_data
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.checksums import SUMS, read_sums, sums_of, write_sums
@@ -104,7 +104,7 @@ def _writer(trained: Trained, model_dir: Path, format: Format, quantization: str
             import_ctranslate2()
             from transformer_mt.exporting import ctranslate2_format
 
-            reason = ctranslate2_format.unsupported(trained.config.model)
+            reason = unsupported_setting(trained.config.model, SUPPORTED)
             write = partial(ctranslate2_format.write, trained, quantization=quantization)
         case "huggingface":
             from transformer_mt.exporting import huggingface

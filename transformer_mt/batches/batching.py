@@ -5,7 +5,7 @@ B sentences, S source positions, T target positions.
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, overload
@@ -74,7 +74,8 @@ def epoch_pairs(
                 order[at + begin : at + end] = np.arange(first + begin, first + end, dtype=dtype)
             at += size
         if more:
-            shuffled = _fixed_shuffle(size, dtype, seed, number)
+            shuffled = np.arange(size, dtype=dtype)  # in the order in which epochs, one after another, take their parts
+            np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, number, 1]))).shuffle(shuffled)
             to_end = min(more, size - start)
             order[at : at + to_end] = shuffled[start : start + to_end]
             order[at + to_end : at + more] = shuffled[: more - to_end]
@@ -97,13 +98,6 @@ def share(size: int, weight: Fraction, epoch: int) -> tuple[int, int, int]:
     copies, fraction = divmod(weight, 1)
     begins, ends = (int(fraction * size * number) for number in (epoch, epoch + 1))
     return int(copies), begins % size if size else 0, ends - begins
-
-
-def _fixed_shuffle(size: int, dtype: type[np.signedinteger[Any]], seed: int, number: int) -> PairNumbers:
-    """The pairs of a corpus, in the order in which epochs, one after another, take their parts."""
-    shuffled = np.arange(size, dtype=dtype)
-    np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, number, 1]))).shuffle(shuffled)
-    return shuffled
 
 
 Pairs = NDArray[np.int64]  # indices of sentence pairs in a corpus
@@ -151,8 +145,7 @@ class Batch:
 
 def tensors_on(device: torch.device, batch: Any) -> dict[str, Any]:
     """Copy the tensors of a batch, except pairs_B, to a device. CUDA copies while it computes."""
-    found = {field.name: getattr(batch, field.name) for field in fields(batch) if field.name != "pairs_B"}
-    tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
+    tensors = {name: ids for name, ids in vars(batch).items() if isinstance(ids, Tensor) and name != "pairs_B"}
     if device.type != "cuda":
         return {name: ids.to(device) for name, ids in tensors.items()}
     # A copy from memory that is not pinned would wait for the work queued on the device.

@@ -1,7 +1,7 @@
 """Cuts the training pairs into the micro-batches of each update, in an order that only the seed decides."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from itertools import count
@@ -11,7 +11,7 @@ import numpy as np
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.batches.batching import Batch, BatchOrder, Pairs, collate, epoch_batches
-from transformer_mt.batches.encoded import EncodedCorpus, Text
+from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.packing import PackedBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
 
 if TYPE_CHECKING:
@@ -66,21 +66,29 @@ class Loader:
         An update takes as many as `tokens_per_update` target tokens allow, and at least one. `make` is called for the
         order of each epoch. The updates end only if it returns None.
         """
-        update: list[Pairs] = []
-        num_tokens, position_now = 0, position
-        for pairs, after in self._micro_batches(position, make):
-            more = int(self.corpus.target.lengths(pairs).sum())
-            if update and num_tokens + more > self.tokens_per_update:
-                yield update, position_now
-                update, num_tokens = [], 0
-            update.append(pairs)
-            num_tokens, position_now = num_tokens + more, after
+        update, num_tokens = list[Pairs](), 0
+        for epoch in count(position.epoch):
+            batches = make(partial(self.order, epoch))
+            if batches is None:
+                return
+            for index in range(position.batch if epoch == position.epoch else 0, len(batches)):
+                more = int(self.corpus.target.lengths(batches[index]).sum())
+                if update and num_tokens + more > self.tokens_per_update:
+                    yield update, Position(epoch, index)
+                    update, num_tokens = [], 0
+                update.append(batches[index])
+                num_tokens += more
+            del batches  # before the next order is made
 
     def batch(self, pairs: Pairs, step: int, number: int) -> Batch | PackedBatch:
         """The batch of these pairs. Sampled pieces depend on the seed, the update and the number of the batch in it."""
         corpus, rows = self.corpus, pairs
         if self.sampler is not None and len(pairs):
-            longest, total = self._room(len(pairs))
+            if self.layout == "padded":
+                longest, total = self.tokens_per_batch // len(pairs), self.tokens_per_batch
+            else:
+                longest, total = self._shape.max_length, min(self._shape.source_room, self._shape.target_room)
+            longest = min(longest, self.max_positions)
             corpus = self.sampler.sampled(
                 corpus, pairs, seed=self.seed, step=step, batch=number, longest=longest, total=total
             )
@@ -90,14 +98,6 @@ class Loader:
         num_source, num_target = (int(side.lengths(rows).sum()) for side in (corpus.source, corpus.target))
         shape = self._shape.for_part(num_source, num_target, len(rows))
         return collate_packed(corpus, rows, shape).of_pairs(pairs)
-
-    @cached_property
-    def _longest(self) -> int:
-        return max(side.longest for side in self._sides)
-
-    @property
-    def _sides(self) -> tuple[Text, Text]:
-        return self.corpus.source, self.corpus.target
 
     @cached_property
     def _shape(self) -> PackedShape:
@@ -112,32 +112,12 @@ class Loader:
     @cached_property
     def _shape_to_fill(self) -> PackedShape:
         """The shape to fill with pairs: smaller than that of the batch if sampling may make more pieces of them."""
-        shape = self._shape
+        shape, longest = self._shape, max(self.corpus.source.longest, self.corpus.target.longest)
         source_rows, target_rows = (
-            max(size * self._budget_to_fill // self.tokens_per_batch, min(size, self._longest + shape.num_dummies))
+            max(size * self._budget_to_fill // self.tokens_per_batch, min(size, longest + shape.num_dummies))
             for size in (shape.source_rows, shape.target_rows)
         )
-        return PackedShape(source_rows, target_rows, shape.max_pairs, shape.max_length)
-
-    def _room(self, num_pairs: int) -> tuple[int, int]:
-        """The most pieces of one sentence, and of all sentences of a side together."""
-        if self.layout == "padded":
-            return min(self.max_positions, self.tokens_per_batch // num_pairs), self.tokens_per_batch
-        return min(self.max_positions, self._shape.max_length), min(self._shape.source_room, self._shape.target_room)
-
-    def _micro_batches(
-        self, position: Position, make: Callable[[Callable[[], BatchOrder]], BatchOrder | None]
-    ) -> Iterator[tuple[Pairs, Position]]:
-        first = position.batch
-        for epoch in count(position.epoch):
-            batches = make(partial(self.order, epoch))
-            if batches is None:
-                return
-            for index in range(first, len(batches)):
-                last = index + 1 == len(batches)
-                yield batches[index], Position(epoch + 1) if last else Position(epoch, index + 1)
-            del batches  # before the next order is made
-            first = 0
+        return replace(shape, source_rows=source_rows, target_rows=target_rows)
 
 
 def split_evenly(batches: Sequence[Pairs], num_ranks: int) -> list[Pairs]:

@@ -145,7 +145,7 @@ class TextFilters:
     settings: FiltersConfig
     held_out: Collection[str]
     """The sentences of the validation and test sets, of both sides; empty if filters.held_out is false."""
-    sides: "Mapping[Languages, tuple[SideFilters | None, SideFilters | None]]"
+    sides: "Mapping[Languages, tuple[SideFilters, SideFilters]]"
     """The filters of source and target, by the languages of a corpus."""
     languages: Languages
     """The languages of the configuration."""
@@ -200,8 +200,6 @@ class TextFilters:
         if settings.control_characters and (_has_control_characters(source) or _has_control_characters(target)):
             return "control_characters"
         of_source, of_target = self.sides[languages]
-        if of_source is None or of_target is None:
-            return None
         return of_source.reason(source) or of_target.reason(target)
 
 
@@ -215,11 +213,8 @@ class SideFilters:
     max_punctuation_share: float
 
     @classmethod
-    def of(cls, settings: FiltersConfig, language: str, side: str) -> "SideFilters | None":
-        """Make the filters of a side; None if all of them are off. Raises ConfigError for an unknown script."""
-        shares = settings.min_script_share, settings.max_digit_share, settings.max_punctuation_share
-        if shares == (0.0, 1.0, 1.0):
-            return None
+    def of(cls, settings: FiltersConfig, language: str, side: str) -> "SideFilters":
+        """Make the filters of a side. Raises ConfigError for an unknown script."""
         script = None
         if settings.min_script_share:
             key, name = f"corpus.{side}_language={language}", script_of(language)
@@ -229,7 +224,7 @@ class SideFilters:
                     f"{language}-Latn"
                 )
             script = Script.named(name, key)
-        return cls(script, *shares)
+        return cls(script, settings.min_script_share, settings.max_digit_share, settings.max_punctuation_share)
 
     def reason(self, text: str) -> str | None:
         """Return the reason to leave out a pair with this text, which is not blank, on this side; None if it stays."""

@@ -5,6 +5,8 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import IO, Any
 
@@ -90,9 +92,7 @@ def _value(row: Any, name: str) -> str:
     path = find_field(row, name)
     if path is None:
         raise ValueError(f"has no field {name}, but: {cut(names_of_fields(row), 200)}")
-    value: Any = row
-    for part in path:
-        value = value[part]
+    value: Any = reduce(getitem, path, row)
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{name} is no text, but: {cut(json.dumps(value))}")
     return value or ""

@@ -65,12 +65,8 @@ def _name(element: Any) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-def _is(element: Any, name: str) -> bool:
-    return element.tag == name or _name(element) == name
-
-
 def _pair(unit: Any, source: str, target: str, languages: Counter[str]) -> tuple[str, str] | BadPair:
-    variants = [(_language(variant), variant) for variant in unit if _is(variant, "tuv")]
+    variants = [(_language(variant), variant) for variant in unit if _name(variant) == "tuv"]
     of_source = _first(variants, source)
     of_target = _first([one for one in variants if one[1] is not of_source], target)
     if of_source is None or of_target is None:
@@ -101,7 +97,7 @@ def _is_of(found: str, language: str) -> bool:
 
 def _text(variant: Any) -> str:
     """Return the text of a variant without inline tags. Raises ValueError if it has none, or has an entity."""
-    segment = next((child for child in variant if _is(child, "seg")), None)
+    segment = next((child for child in variant if _name(child) == "seg"), None)
     if segment is None:
         raise ValueError(f"has a variant ({_language(variant)}) without <seg>; add it")
     text = "".join(_pieces(segment)) if len(segment) else segment.text or ""

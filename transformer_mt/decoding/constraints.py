@@ -55,7 +55,7 @@ class Utf8:
                 # A byte that may not follow leads to the same state as after a complete character, or to state 0.
                 next_SV[state, piece] = state_of[first or () if after is None else after]
         self.next_SV, self.is_forbidden_SV = next_SV.to(device), is_forbidden_SV.to(device)
-        self.never_first = _runs(is_forbidden_SV[0].nonzero().flatten().tolist())
+        self.never_first_L = self.is_forbidden_SV[0].nonzero().flatten()
         self.not_ascii = {piece for piece, byte in byte_of_piece.items() if byte > 0x7F}
         lacks = {piece: len(_after((), byte) or ()) for piece, byte in byte_of_piece.items()}
         self.lacking = [[piece for piece in lacks if lacks[piece] >= number] for number in range(LONGEST)]
@@ -75,12 +75,12 @@ class Utf8:
         if scores_AWV.is_cuda:
             return self.forbid_without_waiting_(scores_AWV, tokens_AWT)
         if self.not_ascii.isdisjoint(tokens_AWT[..., -1].flatten().tolist()):  # nearly always
-            self._forbid_first_(scores_AWV)
+            scores_AWV.index_fill_(-1, self.never_first_L, -math.inf)
             return None
         state_AW = self._state(tokens_AWT)
         is_inside_AW = state_AW > 0
         inside_NV = scores_AWV[is_inside_AW].masked_fill_(self.is_forbidden_SV[state_AW[is_inside_AW]], -math.inf)
-        self._forbid_first_(scores_AWV)
+        scores_AWV.index_fill_(-1, self.never_first_L, -math.inf)
         scores_AWV[is_inside_AW] = inside_NV
         return is_inside_AW
 
@@ -104,28 +104,12 @@ class Utf8:
             state_AW = self.next_SV[state_AW, token_AW]
         return state_AW
 
-    def _forbid_first_(self, scores_AWV: Tensor) -> None:
-        """Set to -inf, in all rows, the bytes with which no character begins."""
-        for start, stop in self.never_first:
-            scores_AWV[..., start:stop] = -math.inf
-
 
 def _after(rest: Rest, byte: int) -> Rest | None:
     """The bytes that are lacking after this byte, if `rest` was lacking before it; None if it may not come there."""
     if rest:
         return rest[1:] if byte in rest[0] else None
     return next((following for first, following in _CHARACTERS if byte in first), None)
-
-
-def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Group ascending numbers into runs without gaps: the first number of each run, and the one after its last."""
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number:
-            runs[-1] = (runs[-1][0], number + 1)
-        else:
-            runs.append((number, number + 1))
-    return runs
 
 
 @dataclass(frozen=True)
@@ -163,7 +147,14 @@ class Constraints:
         scores_AWV[..., BOS] = -math.inf
         if length <= self.min_length:
             scores_AWV[..., EOS] = -math.inf
-        is_inside_AW = self._forbid_wrong_bytes_(scores_AWV, tokens_AWT, sentences, length)
+        is_inside_AW = None  # which hypotheses end inside a character, if the host does not know that none does
+        if self.utf8 is not None:
+            for room in range(LONGEST - 1):  # bytes that may follow this one, before EOS must come
+                longest = length + room + 1
+                if longest in self._max_lengths:
+                    rows = [row for row, sentence in enumerate(sentences) if self.max_length[sentence] == longest]
+                    self.utf8.forbid_long_(scores_AWV, rows, room)
+            is_inside_AW = self.utf8.forbid_(scores_AWV, tokens_AWT)
         if end_AW is not None:
             _forbid_repetition(scores_AWV, tokens_AWT[..., 1:], self.no_repeat_ngram, is_inside_AW)
             nothing_AW = scores_AWV.amax(dim=-1) == -math.inf
@@ -171,19 +162,6 @@ class Constraints:
         if forced:
             scores_AWV.index_fill_(0, rows_F, -math.inf)
             scores_AWV[rows_F, :, pieces_F] = forced_FW
-
-    def _forbid_wrong_bytes_(
-        self, scores_AWV: Tensor, tokens_AWT: Tensor, sentences: list[int], length: int
-    ) -> Tensor | None:
-        """Forbid bytes that spell no character. Returns which hypotheses, AW, end inside one; None if none does."""
-        if self.utf8 is None:
-            return None
-        for room in range(LONGEST - 1):  # bytes that may follow this one, before EOS must come
-            longest = length + room + 1
-            if longest in self._max_lengths:
-                rows = [row for row, sentence in enumerate(sentences) if self.max_length[sentence] == longest]
-                self.utf8.forbid_long_(scores_AWV, rows, room)
-        return self.utf8.forbid_(scores_AWV, tokens_AWT)
 
     def _forced(self, sentences: list[int], length: int) -> dict[int, int]:
         """The rows that have a forced next piece, and this piece."""

@@ -86,12 +86,8 @@ class Search:
     vocabularies: Vocabularies
     sentences: Sequence[Sentence]
     options: dict[str, Any]
-    max_extra_length: int
-    max_positions: int
-
-    def limit(self, number: int) -> int:
-        """The most tokens of the translation of a sentence, EOS included."""
-        return self.sentences[number].max_length(self.max_extra_length, self.max_positions)
+    limits: list[int]
+    """The most tokens of the translation of each sentence, EOS included."""
 
     def run(
         self, batches: Sequence[list[int]], progress: Callable[[int], None] | None = None
@@ -115,13 +111,13 @@ class Search:
         for number, others in search.run([[number] for number in lost]).items():
             if self.options["beam_size"] == 1:  # taking the best of more samples would not be sampling
                 others = others[: lost[number]]
-            kept[number] += [replace(ended(other, self.limit(number)), is_changed=True) for other in others]
+            kept[number] += [replace(ended(other, self.limits[number]), is_changed=True) for other in others]
         return kept
 
     def _begin(self, numbers: Sequence[int]) -> list[Any]:
         """Begin to translate a batch in the background; returns an asynchronous result for each sentence."""
         batch = [self.sentences[number] for number in numbers]
-        longest = max(self.limit(number) for number in numbers)
+        longest = max(self.limits[number] for number in numbers)
         # CTranslate2 rejects a minimum above the greatest length, which includes EOS.
         options = self.options | {"min_decoding_length": min(self.options["min_decoding_length"], longest - 1)}
         results: list[Any] = self.translator.translate_batch(
@@ -280,9 +276,8 @@ class CTranslate2Engine(Engine):
             )
         translator, workers = self._threads(sentences, decoding)
         options = search_options(decoding) | {"return_attention": with_attention}
-        search = Search(
-            translator, workers, self.vocabularies, sentences, options, decoding.max_extra_length, self.max_positions
-        )
+        limits = [sentence.max_length(decoding.max_extra_length, self.max_positions) for sentence in sentences]
+        search = Search(translator, workers, self.vocabularies, sentences, options, limits)
         lengths = [len(sentence.source) for sentence in sentences]
         width = 1 if decoding.sampling else decoding.beam_size
         budget = min(positions_per_batch(decoding, width, on_gpu=not self.on_cpu), math.ceil(sum(lengths) / workers))
@@ -290,8 +285,8 @@ class CTranslate2Engine(Engine):
             budget = 1  # in a batch, the first token has the attention of another sentence (CTranslate2 4.8.5)
         found = search.run(list(batches(lengths, budget)), wanted.progress)
         if width > 1:
-            found |= search.run([[n] for n in found if any(len(h.tokens) > search.limit(n) for h in found[n])])
-        found = {n: [ended(h, search.limit(n)) for h in found[n]] for n in range(len(sentences))}
+            found |= search.run([[n] for n in found if any(len(h.tokens) > limits[n] for h in found[n])])
+        found = {n: [ended(h, limits[n]) for h in found[n]] for n in range(len(sentences))}
         hypotheses = list(search.in_utf8(found).values())
         self._score_again(sentences, hypotheses, decoding)
         yield list(range(len(sentences))), [ranked(of_one, decoding, wanted.alignment) for of_one in hypotheses]
@@ -385,9 +380,6 @@ def _vocabularies(directory: Path) -> Vocabularies:
     shared = directory / "shared_vocabulary.json"
     names = [shared, shared] if shared.is_file() else [directory / f"{x}_vocabulary.json" for x in ("source", "target")]
     try:
-        source, target = map(read_json, names)
-        if not all(isinstance(piece, str) for piece in [*source, *target]):
-            raise ValueError("it is not a list of pieces")
-    except (OSError, ValueError, TypeError) as error:
+        return Vocabularies(*map(read_json, names))
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{directory}: a vocabulary cannot be read ({error}); export the model again") from None
-    return Vocabularies(source, target)

@@ -36,13 +36,10 @@ class Tags:
     def of(cls, corpus: CorpusConfig) -> "Tags":
         """Return the tags of a configuration."""
         texts = corpus.training_corpora
-        tags = list(dict.fromkeys(text.tag for text in texts))
-        languages: dict[str, tuple[str, str]] = {}
-        for text in texts:
-            if text.tag is not None:
-                languages.setdefault(text.tag, corpus.languages_of(text))
-        trained = tuple(tag for tag in tags if tag is not None)
-        return cls(corpus.tags, trained, None not in tags, languages)
+        trained = tuple(dict.fromkeys(text.tag for text in texts if text.tag is not None))
+        # Of several corpora with the same tag, the first decides.
+        languages = {text.tag: corpus.languages_of(text) for text in reversed(texts) if text.tag is not None}
+        return cls(corpus.tags, trained, all(text.tag is not None for text in texts), languages)
 
     def parted(self, line: str) -> tuple[str, str]:
         """Split a line into the tag at its beginning and the rest. The tag is empty if there is none.
@@ -190,14 +187,18 @@ class LineCutter:
                 )
             languages = self.tags.languages.get(tags[line], self.languages)
             sentences = self._sentences(texts[line], source, prefixes[line] if prefixes else "", split, languages)
-            first_units = self._first_units(sentences, languages[0])
+            ends = [self._units(ids[:-1], languages[0])[-1].stop for ids, _ in sentences[:-1]]
             tag_ids = self._tag_ids(tags[line])
             parts: list[Part] = []
-            for (ids, space), first_unit in zip(sentences, first_units, strict=True):
+            for (ids, space), first_unit in zip(sentences, accumulate(ends, initial=0), strict=True):
                 sentence = Sentence(ids, [] if parts else prefix, number)
                 part = Part(line, sentence, first_unit, space, len(tag_ids), languages)
                 parts += [part] if len(tag_ids) + len(ids) <= self.max_positions else self._cut(part)
-            found += [_with_tag(part, tag_ids, index) for index, part in enumerate(parts)]
+            for index, part in enumerate(parts):
+                # Parts with different numbers draw different random numbers; part 0 keeps the number of its line.
+                source = [*tag_ids, *part.sentence.source]
+                sentence = replace(part.sentence, source=source, number=number + index * _LINES)
+                found.append(replace(part, sentence=sentence))
         return found
 
     def source_units(self, part: Part) -> list[range]:
@@ -219,11 +220,6 @@ class LineCutter:
                 "(model.max_positions): begin lines with fewer tags"
             )
         return ids
-
-    def _first_units(self, sentences: list[tuple[list[int], str]], language: str) -> list[int]:
-        """The number, in the line, of the first word or character of each sentence."""
-        ends = [self._units(ids[:-1], language)[-1].stop for ids, _ in sentences[:-1]]
-        return list(accumulate(ends, initial=0))
 
     def _units(self, ids: list[int], language: str) -> list[range]:
         """For each piece, the numbers of the words or characters to which it belongs."""
@@ -283,16 +279,6 @@ def _space_between(space: str, target_language: str) -> str:
     if short_code(target_language) in _NO_SPACE_BETWEEN_SENTENCES:
         return ""
     return "".join(sign if unicodedata.category(sign) == "Zs" else " " for sign in space) or " "
-
-
-def _with_tag(part: Part, tag_ids: list[int], index: int) -> Part:
-    """Part `index` of its line, with the pieces of the tag before its own.
-
-    The parts get different numbers, so that they draw different random numbers; part 0 keeps the line's number.
-    """
-    sentence = part.sentence
-    numbered = replace(sentence, source=[*tag_ids, *sentence.source], number=sentence.number + index * _LINES)
-    return replace(part, sentence=numbered)
 
 
 def _joined(sentences: list[tuple[str, str]]) -> tuple[str, str]:

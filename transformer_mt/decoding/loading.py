@@ -127,7 +127,13 @@ def load_model(model_dirs: ModelDirs, options: EngineOptions) -> LoadedModel:
         check_files(directory, options.engine)
         check_model(directory)
     configs = [load_config(directory / "config.yaml") for directory in directories]
-    tokenizer = _common_tokenizer(directories)
+    tokenizer, *others = [Tokenizer.load(directory) for directory in directories]
+    for directory, other in zip(directories[1:], others, strict=True):
+        if other.digest != tokenizer.digest:
+            raise CheckpointError(
+                f"{directory} has another vocabulary than {directories[0]}: the models of an ensemble must be trained "
+                "on the same prepared data"
+            )
     match options.engine:
         case "torch":
             engine = _load_torch_engine(directories, configs, tokenizer, options)
@@ -152,17 +158,6 @@ def check_files(directory: Path, engine: EngineName) -> None:
     if engine == "ctranslate2" and (directory / _WEIGHTS["torch"]).is_file():
         advice = f"first run `python -m transformer_mt.export {directory} OUTPUT_DIR --format ctranslate2`"
     raise CheckpointError(f"{directory} holds no {_WEIGHTS[engine]}: {advice}")
-
-
-def _common_tokenizer(directories: Sequence[Path]) -> Tokenizer:
-    first, *others = [Tokenizer.load(directory) for directory in directories]
-    for directory, other in zip(directories[1:], others, strict=True):
-        if other.digest != first.digest:
-            raise CheckpointError(
-                f"{directory} has another vocabulary than {directories[0]}: the models of an ensemble must be trained "
-                "on the same prepared data"
-            )
-    return first
 
 
 def _load_torch_engine(

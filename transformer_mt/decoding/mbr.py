@@ -78,9 +78,7 @@ def chrf_of_all(texts: Sequence[str]) -> Matrix:
 def _ngram_counts(texts: Sequence[str], order: int) -> NDArray[np.int32]:
     """Return how often each text has each n-gram of this many characters; NM."""
     counters = [Counter(text[at : at + order] for at in range(len(text) - order + 1)) for text in texts]
-    number_of = {
-        ngram: number for number, ngram in enumerate(dict.fromkeys(ngram for each in counters for ngram in each))
-    }
+    number_of = {ngram: number for number, ngram in enumerate(set().union(*counters))}
     counts_NM = np.zeros((len(texts), len(number_of)), np.int32)
     for row, counter in enumerate(counters):
         for ngram, count in counter.items():

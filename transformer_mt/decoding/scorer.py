@@ -1,7 +1,4 @@
-"""The Python API for scoring given translations: computes their probability by forced decoding.
-
-PyTorch is imported only when a model is loaded that needs it.
-"""
+"""The Python API for scoring given translations: computes their probability by forced decoding."""
 
 import math
 from collections.abc import Sequence

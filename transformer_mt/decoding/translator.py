@@ -1,7 +1,4 @@
-"""The Python API for translating: `Translator` turns lines into lines.
-
-PyTorch is imported only when a model is loaded that needs it.
-"""
+"""The Python API for translating: `Translator` turns lines into lines."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

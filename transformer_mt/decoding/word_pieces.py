@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 
 WORD = "\u2581"  # SentencePiece's sign for a space; the first piece of a word begins with it
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
@@ -24,11 +25,8 @@ def text_of(pieces: Sequence[str]) -> str:
 
 def words_of(pieces: Sequence[str]) -> list[int]:
     """For each piece of a line, the number of the word that it belongs to, from 0."""
-    numbers, number = [], 0
-    for index, piece in enumerate(pieces):
-        number += index > 0 and piece.startswith(WORD)
-        numbers.append(number)
-    return numbers
+    begins = (piece.startswith(WORD) for piece in pieces[1:])
+    return list(accumulate(begins, initial=0))[: len(pieces)]
 
 
 def characters_of(pieces: Sequence[str]) -> list[range]:

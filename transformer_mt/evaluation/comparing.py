@@ -161,18 +161,14 @@ def compared_runs(paths: Sequence[Path], test: str | None) -> list[ComparedTest]
     Raises EvaluationError if `evaluate` has not translated one, if it has changed since, or if the references differ.
     """
     runs = [_read(path) for path in paths]
-    names = _common_test_sets(runs, test)
-    texts = [read_test_sets(Path(run.config.data_dir), names) for run in runs]
-    return [_compared(name, runs, [text[name] for text in texts]) for name in texts[0]]
-
-
-def _common_test_sets(runs: Sequence[_Run], test: str | None) -> list[str]:
     common = [name for name in runs[0].config.corpus.test if all(name in run.config.corpus.test for run in runs)]
     if not common:
         raise EvaluationError(
             f"{' and '.join(run.name for run in runs)} have no test set in common: compare files of translations"
         )
-    return chosen_test_sets(common, test)
+    names = chosen_test_sets(common, test)
+    texts = [read_test_sets(Path(run.config.data_dir), names) for run in runs]
+    return [_compared(name, runs, [text[name] for text in texts]) for name in texts[0]]
 
 
 def _read(path: Path) -> _Run:

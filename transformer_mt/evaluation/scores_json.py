@@ -148,8 +148,6 @@ class Details:
     metrics: Sequence[MetricName] = METRICS
     analyse: bool = False
     """Whether to look for weaknesses. This needs the sources."""
-    source_language: str = ""
-    """The language code, which decides whether the analysis counts words or characters."""
     comet: Comet | None = None
     """If not None, also compute COMET with this model. This needs the sources, and uses only the first reference."""
 
@@ -171,7 +169,7 @@ def score_files(
     files = [hypothesis, *references]
     texts = [list(read_lines(file)) for file in files]
     sources = None if source is None else list(read_lines(source))
-    scored = score_lines(texts[0], texts[1:], language, [str(file) for file in files], details, sources)
+    scored = score_lines(texts[0], texts[1:], ("", language), [str(file) for file in files], details, sources)
     made_by = {"references": [str(file) for file in references], "versions": versions(["sacrebleu"])}
     return {str(hypothesis): TestSetScores.model_validate(scored | made_by)}
 
@@ -179,7 +177,7 @@ def score_files(
 def score_lines(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
-    language: str,
+    languages: tuple[str, str],
     names: Sequence[str],
     details: Details,
     sources: Sequence[str] | None = None,
@@ -188,9 +186,9 @@ def score_lines(
     """Score these lines against their references. Returns fields of `TestSetScores`.
 
     Prints a warning if a text looks as if it would give wrong scores. `names` are the names of the hypotheses and of
-    each set of references in errors and warnings. For `rarest`, see `analyse`.
+    each set of references in errors and warnings. For `languages` and `rarest`, see `analyse`.
     """
-    confidence, metrics = details.confidence, details.metrics
+    confidence, metrics, language = details.confidence, details.metrics, languages[1]
     scores = score_corpus(hypotheses, references, language, names, confidence=confidence, metrics=metrics)
     if details.comet is not None and sources is not None:
         scores["COMET"] = details.comet.score(sources, hypotheses, references[0])
@@ -201,7 +199,6 @@ def score_lines(
         "checksums": checksums_of(sources, references, hypotheses),
     }
     if details.analyse and sources is not None:
-        languages = details.source_language, language
         result["analysis"] = analyse(sources, hypotheses, references[0], languages, rarest)
     return result
 
@@ -227,10 +224,7 @@ def checksums_of(
 
 def lines_sha256(lines: Iterable[str]) -> str:
     """Return the hexadecimal SHA-256 of a UTF-8 file that has these lines, each with a newline at its end."""
-    found = hashlib.sha256()
-    for line in lines:
-        found.update(f"{line}\n".encode())
-    return found.hexdigest()
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
 
 
 def print_scores(results: Results) -> None:

@@ -6,5 +6,5 @@ Other rooms use:
 
     ctranslate2_format
     huggingface
-    trained_model: random_pairs, read_trained, Trained
+    trained_model: random_pairs, read_trained, SUPPORTED, Trained, unsupported_setting
 """

@@ -12,19 +12,14 @@ from ctranslate2.specs.transformer_spec import FeedForwardSpec, TransformerSpec
 
 from transformer_mt.base.languages import BOS, EOS, UNK
 from transformer_mt.decoding.ctranslate2_engine import search_options
-from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, SUPPORTED, Trained, unsupported_setting
+from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, Trained
 from transformer_mt.models.attention_weights import index_of
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
+from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.reading import dump_config
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import write_whole
-
-
-def unsupported(model: ModelConfig) -> str | None:
-    """The reason why CTranslate2 cannot run this model; None if it can."""
-    return unsupported_setting(model, SUPPORTED)
 
 
 def write(trained: Trained, directory: Path, quantization: str) -> None:
@@ -46,7 +41,13 @@ def write(trained: Trained, directory: Path, quantization: str) -> None:
     if model.norm == "pre":
         _fill_norm(spec.encoder.layer_norm, trained, "encoder_norm")
         _fill_norm(spec.decoder.layer_norm, trained, "decoder_norm")
-    _fill_vocabularies(spec, trained)
+    source, target = trained.tokenizer.source, trained.tokenizer.target
+    spec.register_source_vocabulary([source.id_to_piece(i) for i in range(source.get_piece_size())])
+    spec.register_target_vocabulary([target.id_to_piece(i) for i in range(target.get_piece_size())])
+    spec.config.unk_token = target.id_to_piece(UNK)
+    spec.config.bos_token = spec.config.decoder_start_token = target.id_to_piece(BOS)
+    spec.config.eos_token = target.id_to_piece(EOS)
+    spec.config.add_source_eos = True  # so that users of CTranslate2 give the pieces of a text without EOS
     spec.config.layer_norm_epsilon = 1e-5  # the default of nn.LayerNorm
     # Arguments of `translate_batch` for users who run CTranslate2 without this package.
     spec.config.add_attribute("translate_batch", _options(trained.config))
@@ -134,13 +135,3 @@ def _fill_linear(spec: LinearSpec, trained: Trained, name: str) -> None:
 
 def _fill_norm(spec: LayerNormSpec, trained: Trained, name: str) -> None:
     spec.gamma, spec.beta = trained.weights[f"{name}.weight"], trained.weights[f"{name}.bias"]
-
-
-def _fill_vocabularies(spec: TransformerSpec, trained: Trained) -> None:
-    source, target = trained.tokenizer.source, trained.tokenizer.target
-    spec.register_source_vocabulary([source.id_to_piece(i) for i in range(source.get_piece_size())])
-    spec.register_target_vocabulary([target.id_to_piece(i) for i in range(target.get_piece_size())])
-    spec.config.unk_token = target.id_to_piece(UNK)
-    spec.config.bos_token = spec.config.decoder_start_token = target.id_to_piece(BOS)
-    spec.config.eos_token = target.id_to_piece(EOS)
-    spec.config.add_source_eos = True  # so that users of CTranslate2 give the pieces of a text without EOS

@@ -24,6 +24,8 @@ from transformer_mt.settings.model_settings import ModelConfig, TransformerConfi
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import write_whole
 
+_SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
+
 
 def unsupported(model: ModelConfig) -> str | None:
     """The reason why MarianMTModel cannot run this model; None if it can."""
@@ -127,13 +129,9 @@ def _architecture(model: TransformerConfig) -> dict[str, Any]:
         "share_encoder_decoder_embeddings": model.tied_embeddings == "all",
         "tie_word_embeddings": model.tied_embeddings != "none",
         "dtype": "float32",
-        **_special_ids(),
+        **_SPECIAL_IDS,
         "forced_eos_token_id": None,  # the default is 0, which is wrong here; generation_config.json has the right id
     }
-
-
-def _special_ids() -> dict[str, int]:
-    return {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
 
 
 def _generation(decoding: DecodingConfig, max_positions: int) -> dict[str, Any]:
@@ -147,7 +145,7 @@ def _generation(decoding: DecodingConfig, max_positions: int) -> dict[str, Any]:
         "no_repeat_ngram_size": decoding.no_repeat_ngram,
         "bad_words_ids": [[PAD], [BOS]],
         "forced_eos_token_id": EOS,
-        **_special_ids(),
+        **_SPECIAL_IDS,
     }
     if not decoding.sampling:
         return settings

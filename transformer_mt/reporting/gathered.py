@@ -159,7 +159,13 @@ def _open(path: Path, notes: Notes) -> Run:
     else:
         notes["curves"].append(f"{path} is the directory of a model, which has no log: give the directory of its run.")
     with left_out(notes["scores"]):
-        _read_scores(run)
+        scores = results_dir(model_in(path)) / "scores.json"
+        if not scores.is_file():
+            first = "" if run.model else f"run `python -m transformer_mt.average {run.name}`, then "
+            raise CheckpointError(
+                f"{run.name} is not evaluated yet: {first}run `python -m transformer_mt.evaluate {run.name} --analyse`"
+            )
+        run.results = read_scores(scores)
     return run
 
 
@@ -189,13 +195,3 @@ def read_record(path: Path, form: TypeAdapter[Form], writer: str) -> Form:
         raise CheckpointError(f"{path} is missing; `{writer}` writes it") from None
     except (OSError, ValueError):
         raise CheckpointError(f"{path} is damaged, or was not written by `{writer}`") from None
-
-
-def _read_scores(run: Run) -> None:
-    path = results_dir(model_in(run.directory)) / "scores.json"
-    if not path.is_file():
-        first = "" if run.model else f"run `python -m transformer_mt.average {run.name}`, then "
-        raise CheckpointError(
-            f"{run.name} is not evaluated yet: {first}run `python -m transformer_mt.evaluate {run.name} --analyse`"
-        )
-    run.results = read_scores(path)

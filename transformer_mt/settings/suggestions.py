@@ -48,7 +48,7 @@ def suggestion(path: tuple[str, ...], kind: str) -> str:
             return ""
         if key := keys.get(f"corpus.train.{name}"):
             return _did_you_mean([key], "corpus.train")
-        return _nearest(name, keys_of(PairedText)) or _list("corpus.train", keys_of(PairedText))
+        return _nearest(name, "corpus.train", keys_of(PairedText))
     plain = name.lower().replace("-", "_")
     if key := keys.get(f"{section}.{plain}"):
         return _did_you_mean([key], section)
@@ -57,7 +57,7 @@ def suggestion(path: tuple[str, ...], kind: str) -> str:
         return _did_you_mean(elsewhere, section)
     if key := keys.get(plain):
         return _did_you_mean([key], section)
-    return advice.get(plain) or _nearest(name, keys_of(sections[section])) or _list(section, keys_of(sections[section]))
+    return advice.get(plain) or _nearest(name, section, keys_of(sections[section]))
 
 
 def other_kind(path: tuple[str, ...]) -> str | None:
@@ -78,12 +78,10 @@ def _did_you_mean(keys: list[str], section: str) -> str:
     return f"Did you mean {' or '.join(shown)}?"
 
 
-def _nearest(name: str, keys: list[str]) -> str:
-    nearest = difflib.get_close_matches(name, keys, n=1)
-    return f"Did you mean '{nearest[0]}'?" if nearest else ""
-
-
-def _list(section: str, keys: list[str]) -> str:
+def _nearest(name: str, section: str, keys: list[str]) -> str:
+    """Return a question that names the key with the most similar spelling; if there is none, where all keys are."""
+    if nearest := difflib.get_close_matches(name, keys, n=1):
+        return f"Did you mean '{nearest[0]}'?"
     if len(keys) <= _FEW_KEYS:
         return f"The keys there are: {', '.join(keys)}."
     return f"`python -m transformer_mt settings {section}` lists the keys of {section}."

@@ -56,7 +56,9 @@ def read_sums(directory: Path) -> dict[str, str]:
     sums: dict[str, str] = {}
     for number, line in enumerate(content.splitlines(), start=1):
         found = _LINE.fullmatch(line)
-        if found is None or not _is_below(found[2]) or found[2] in sums:
+        path = PurePosixPath(found[2] if found else "/")
+        is_below = not path.is_absolute() and ".." not in path.parts and "\0" not in str(path)
+        if found is None or not is_below or found[2] in sums:
             raise ValueError(
                 f"is damaged: line {number} must be the checksum and the name of a file below the directory, which no "
                 "other line names"
@@ -92,11 +94,6 @@ def _difference(path: Path, digest: str) -> str:
         return "is missing"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-
-
-def _is_below(name: str) -> bool:
-    path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
 MODEL, CONFIG = "model.safetensors", "config.yaml"
@@ -142,7 +139,9 @@ def check_model(directory: Path) -> None:
     if found.name == CONFIG:
         advice += ". To change settings of decoding, write them on the command line, as in beam_size=5"
     if found.name.endswith((".yaml", ".json")):
-        advice += f". If you have changed {found.name} on purpose, {_how_to_sum(directory)}"
+        names = " ".join(name for name in EXPORT_FILES if (directory / name).is_file())
+        to_sum = f"(cd {shlex.quote(str(directory))} && sha256sum {names} > {SUMS})"
+        advice += f". If you have changed {found.name} on purpose, write new checksums: `{to_sum}`"
     raise CheckpointError(f"{directory / found.name} {found.what}. {advice}")
 
 
@@ -187,9 +186,3 @@ def _how_to_make_again(directory: Path) -> str:
     if (run_dir := _run_of(directory)) is not None:
         return f"`python -m transformer_mt.average {run_dir}` makes the model again"
     return "Copy the complete directory again, or average the checkpoints of its run again"
-
-
-def _how_to_sum(directory: Path) -> str:
-    """Return the command that writes the checksums of the files in their present form."""
-    names = [name for name in EXPORT_FILES if (directory / name).is_file()]
-    return f"write new checksums: `(cd {shlex.quote(str(directory))} && sha256sum {' '.join(names)} > {SUMS})`"

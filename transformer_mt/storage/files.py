@@ -85,7 +85,9 @@ def replacing(path: Path, patience: float = 0.0, durable: bool = False) -> Itera
     """
     try:
         if is_stream(path):
-            with _open_stream(path) as file:
+            # A copy of the descriptor shares the position in the file, so later output of other code comes after ours.
+            descriptor = _standard(path)
+            with path.open("ab") if descriptor is None else os.fdopen(os.dup(descriptor), "wb") as file:
                 yield file
             return
         target = target_of(path)
@@ -158,16 +160,12 @@ def target_of(path: Path) -> Path:
     """Follow links from a path to a target, which need not exist. Raises OSError if the links form a circle."""
     target = Path(os.path.realpath(path))
     if target.is_symlink():
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     return target
 
 
 def is_stream(path: Path) -> bool:
-    """Whether the path is a pipe, a device or standard output, to which `replacing` would write directly.
-
-    Raises OSError if links form a circle.
-    """
-    target_of(path)
+    """Whether the path is a pipe, a device or standard output, to which `replacing` would write directly."""
     return path.exists() and (_standard(path) is not None or not (path.is_file() or path.is_dir()))
 
 
@@ -178,12 +176,6 @@ def _standard(path: Path) -> int | None:
             if os.path.samestat(path.stat(), os.fstat(descriptor)):
                 return descriptor
     return None
-
-
-def _open_stream(path: Path) -> BinaryIO:
-    # A copy of the descriptor shares the position in the file, so later output of other code comes after ours.
-    descriptor = _standard(path)
-    return path.open("ab") if descriptor is None else os.fdopen(os.dup(descriptor), "wb")
 
 
 def _open_own(partial: Path, path: Path, patience: float) -> BinaryIO:

@@ -38,7 +38,12 @@ class OutputParts:
                 yield
             finally:
                 if not self.numbers():
-                    self._delete()
+                    with suppress(OSError):  # the directory may contain files that are not from this program
+                        for path in self.directory.glob(f".*{OWN_SUFFIX}"):  # the remains of a killed process
+                            path.unlink()
+                        (self.directory / RECORD).unlink(missing_ok=True)
+                        (self.directory / LOCK).unlink()
+                        self.directory.rmdir()
 
     def begin(self, record: Mapping[str, Any]) -> None:
         """Write the description of the output, before its first part. Raises UserError."""
@@ -93,15 +98,6 @@ class OutputParts:
         """Delete all parts, after the output is complete."""
         for number in self.numbers():
             self.path(number).unlink()
-
-    def _delete(self) -> None:
-        """Delete the directory, unless it contains files that are not from this program."""
-        with suppress(OSError):
-            for path in self.directory.glob(f".*{OWN_SUFFIX}"):  # the remains of a killed process
-                path.unlink()
-            (self.directory / RECORD).unlink(missing_ok=True)
-            (self.directory / LOCK).unlink()
-            self.directory.rmdir()
 
 
 def _checksum(content: bytes) -> bytes:

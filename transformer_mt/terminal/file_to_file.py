@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from transformer_mt.base import torchrun
@@ -66,10 +65,7 @@ def is_file_to_file(arguments: Namespace) -> bool:
         return False
     if arguments.prefix is not None and not arguments.prefix.is_file():
         return False
-    try:
-        return arguments.output is not None and not is_stream(arguments.output)
-    except OSError:  # for example links that form a circle: opening the output gives an error about them
-        return False
+    return arguments.output is not None and not is_stream(arguments.output)
 
 
 def translate_file(arguments: Namespace) -> int:
@@ -261,21 +257,14 @@ def _settings(arguments: Namespace, decoding: DecodingConfig) -> dict[str, Any]:
     Settings of speed and memory are left out, so that a user who has run out of memory can resume with smaller batches.
     """
     flags = ("engine", "dtype", "quantize", "tag", "scores", "alignment", "json")
+    sums = [read_sums(directory) for directory in model_dirs(arguments)]
     return {
-        "the model": [_model_sums(directory) for directory in model_dirs(arguments)],
+        "the model": [{name: digest for name, digest in of.items() if name in EXPORT_FILES} for of in sums],
         **{f"--{flag}": getattr(arguments, flag) for flag in flags},
         "--prefix": arguments.prefix is not None,
         "--output as .gz": arguments.output.suffix == ".gz",  # of the name on the command line, which may be a link
         **decoding.model_dump(mode="json", exclude={"tokens_per_batch"}),
     }
-
-
-def _model_sums(directory: Path) -> dict[str, str]:
-    """Return the checksums of the files of a model. Raises TranslationError if they cannot be read."""
-    try:
-        return {name: digest for name, digest in read_sums(directory).items() if name in EXPORT_FILES}
-    except (OSError, ValueError) as error:
-        raise TranslationError(f"{directory}: its files cannot be read ({error}); copy the model again") from None
 
 
 def _digest(block: Block) -> str:
