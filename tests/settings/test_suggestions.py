@@ -53,7 +53,6 @@ def test_the_key_that_was_meant_is_named(path, keys):
         ("training.update-freq", "update_freq"),
         ("training.epochs", "epochs"),
         ("training.weight_decay", "weight_decay"),
-        ("training.optimizer", "optimizer"),
         ("training.batch_size", "batch_size"),
         ("corpus.dataset", "dataset"),
         ("training.on_failed_save", "on_failed_save"),
@@ -110,7 +109,7 @@ def test_the_names_of_other_trainers_are_known():
         epochs max_epoch num_train_epochs max_update weight_decay max_grad_norm hidden_size embedding_dim
         encoder_embed_dim ff_size encoder_ffn_embed_dim num_layers attention_heads nheads beam beam_alpha lenpen
         num_beams early_stopping warmup warmup_updates num_warmup_steps fp16 bf16 save_interval logging_steps
-        eval_steps keep_best_ckpts save_total_limit optimizer share_decoder_input_output_embed vocab voc_limit src
+        eval_steps keep_best_ckpts save_total_limit optim share_decoder_input_output_embed vocab voc_limit src
         tgt source_lang lowercase
     """
     assert [name for name in asked.split() if name not in KEYS and name not in ADVICE] == []
