@@ -116,10 +116,7 @@ def words_of_line(side: SideMeasures) -> float:
 
 
 def measured_speeds(sizes: Sequence[Size], measures: TextMeasures) -> dict[Size, float]:
-    """Return the target tokens a second of each size on this machine, on random sentences as long as those of the text.
-
-    Ends before a size that takes more than ten times as long as the smallest: it is never chosen.
-    """
+    """Return the target tokens a second of each size on this machine, on random sentences of lengths as in the text."""
     # Imported here, because it imports PyTorch: mistakes in the text are told at once.
     from transformer_mt.settings.model_settings import TransformerConfig
     from transformer_mt.training.run.estimate import trial
