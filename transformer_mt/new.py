@@ -126,7 +126,7 @@ def measured_speeds(sizes: Sequence[Size], measures: TextMeasures) -> dict[Size,
     for size in sizes:
         model = TransformerConfig(**model_settings(size))
         speed = trial(
-            model, TrainingConfig(**FIXED, tokens_per_batch=2048), 4000, lengths, SECONDS / 4
+            model, TrainingConfig(**FIXED, tokens_per_batch=1024), 4000, lengths, SECONDS / 4
         ).tokens_per_second
         print(f"{size}: {speed:,.0f} target tokens a second on this machine", flush=True)
         found[size] = speed
