@@ -154,8 +154,8 @@ def share_for(num_pairs: int) -> float:
 
 def configuration(corpus: CorpusConfig, measures: TextMeasures, text: Text, chosen: Chosen, name: str) -> str:
     """Return the text of the configuration, with a reason beside each number."""
-    share, every = share_for(text.num_pairs), 50 * math.ceil(chosen.max_steps / 500)
-    held_out = f"about {share * text.num_pairs:,.0f} pairs, chosen by a hash of the source"
+    share, every = share_for(measures.num_different), 50 * math.ceil(chosen.max_steps / 500)
+    held_out = f"about {share * measures.num_different:,.0f} pairs, chosen by a hash of the source"
     values: dict[str, dict[str, tuple[Any, str]]] = {
         "corpus": {
             "source_language": (corpus.source_language, ""),
