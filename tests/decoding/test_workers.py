@@ -249,6 +249,7 @@ def test_forced_decoding_does_not_depend_on_the_number_of_workers(translators, l
             assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tokens_per_batch", [*thorough(40), 150, *thorough(100_000)])
 def test_workers_share_evenly(tokens_per_batch, translators, lines):
     sources = [ids for ids in translators[1].tokenizer.encode_source(lines) if len(ids) > 1]

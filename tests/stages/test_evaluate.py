@@ -508,6 +508,7 @@ class TestCompare:
         assert (news["test"], talks["test"], news["baseline"]) == ("news", "talks", "runs/x")
         assert news["metrics"][0]["systems"][1]["value"] == pytest.approx(100)
 
+    @pytest.mark.thorough
     def test_each_test_set_is_compared_in_its_own_language(self, two, trained, capsys):
         for run_dir in two:
             in_chinese(Path(run_dir), "corpus.test.talks={path: b, target_language: zh}")

@@ -138,6 +138,7 @@ def test_how_near_translations_of_the_validation_set_are_is_said(
     assert f"\n{agreement(ours, theirs, lines)}\n" in f"\n{capsys.readouterr().out}"
 
 
+@pytest.mark.thorough
 def test_translations_that_differ_count_as_such(experiment, tmp_path, monkeypatch):
     monkeypatch.chdir(experiment.parent)
     tokenizer, lines = Tokenizer.load(experiment.parent / "data"), list(read_lines(experiment.parent / "valid.en"))

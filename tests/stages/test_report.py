@@ -148,6 +148,7 @@ def test_headings_go_down_step_by_step_and_pictures_have_names(page):
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.thorough
 def test_the_same_input_is_the_same_bytes(evaluated, trained, tmp_path):
     again = written(tmp_path, evaluated, trained).read_bytes()
     assert written(tmp_path, evaluated, trained).read_bytes() == again

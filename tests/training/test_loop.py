@@ -125,8 +125,10 @@ def test_a_signal_while_an_order_is_made_does_not_wait_for_it(experiment, tmp_pa
 @pytest.mark.parametrize(
     ("stop", "settings"),
     [
-        (4, ("training.save_every=100", "training.keep_last=1", "averaging.checkpoints=1")),
-        *thorough_rows((12, ())),
+        *thorough_rows(
+            (4, ("training.save_every=100", "training.keep_last=1", "averaging.checkpoints=1")),
+            (12, ()),
+        ),
         (12, ("training.max_steps=40", "training.patience=2", "training.peak_lr=1e-30", "training.save_every=8")),
     ],
 )
