@@ -162,7 +162,8 @@ def run_ranks(num_ranks, experiment, run_dir, *overrides):
     ranks = start_ranks(num_ranks, run_dir / "output", *training(experiment, run_dir, *RUN, *overrides))
     assert ended(*ranks) == [0] * num_ranks, said(*ranks)
     assert said(*ranks[1:]) == ""
-    lines = said(ranks[0]).splitlines()
+    # Two validations may show the same translation, below their scores.
+    lines = [line for line in said(ranks[0]).splitlines() if not line.startswith("  ")]
     assert len(set(lines)) == len(lines) > 3
 
 
