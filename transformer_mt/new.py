@@ -19,7 +19,7 @@ from transformer_mt.base.wording import duration
 from transformer_mt.preparing.measured_text import SideMeasures, TextMeasures, measure, table
 from transformer_mt.preparing.text_warnings import check_text, text_warnings
 from transformer_mt.settings.choosing import Chosen, Size, Text, candidates, choose
-from transformer_mt.settings.corpus_settings import SINGLE_FILES, CorpusConfig, FiltersConfig
+from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.files import write_whole
@@ -93,11 +93,8 @@ def name_of(path: str, source_language: str) -> str:
 
 def corpus_of(paths: Sequence[str], source_language: str, target_language: str) -> CorpusConfig:
     """Return the settings of a corpus at these places, with held-out shares. Raises ConfigError."""
-    has_both_sides = [
-        re.sub(r"\.(gz|zst|xz)$", "", path).endswith(tuple(f".{f}" for f in SINGLE_FILES)) for path in paths
-    ]
     train: Any = paths[0]
-    if len(paths) == 2 and not any(has_both_sides):
+    if len(paths) == 2 and all(PairedText(path=path).form == "prefix" for path in paths):
         train = {"source": paths[0], "target": paths[1]}
     elif len(paths) > 1:
         train = [{"name": f"corpus{number}", "path": path} for number, path in enumerate(paths, start=1)]
@@ -181,14 +178,19 @@ def configuration(corpus: CorpusConfig, measures: TextMeasures, text: Text, chos
         "averaging": {"checkpoints": (1, "with schedule=linear, the last weights are as good as a mean")},
     }
     lines = [f"# For {text.num_pairs:,} pairs. `python -m transformer_mt settings` explains each setting."]
-    lines += [f"data_dir: data/{name}", f"run_dir: runs/{name}"]
+    lines += [f"data_dir: {_yaml(f'data/{name}')}", f"run_dir: {_yaml(f'runs/{name}')}"]
     for section, settings in values.items():
         lines.append(f"{section}:")
         for key, (value, reason) in settings.items():
-            written = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10_000)
-            line = f"  {key}: {written.strip().removesuffix('...').strip()}"
+            line = f"  {key}: {_yaml(value)}"
             lines.append(f"{line}  # {reason}" if reason else line)
     return "\n".join(lines) + "\n"
+
+
+def _yaml(value: Any) -> str:
+    """Return a value as YAML on one line."""
+    written = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10_000)
+    return str(written).strip().removesuffix("...").strip()
 
 
 if __name__ == "__main__":

@@ -51,11 +51,12 @@ def test_every_form_of_a_corpus_gives_a_configuration_that_prepare_takes(quick, 
         "odd name": [str(odd)],
         "list": ["mine.tsv", "more.tsv"],
     }[form]
-    assert made(capsys, *arguments, "--output", "mine.yaml") == (0, "")
-    text = (quick / "mine.yaml").read_text()
+    assert made(capsys, *arguments, "--output", "my: #1.yaml") == (0, "")
+    text = (quick / "my: #1.yaml").read_text()
     assert text.count("\n") <= 35
-    config = load_config("mine.yaml")
-    assert prepare.main(["mine.yaml"]) == 0
+    config = load_config("my: #1.yaml")
+    assert config.run_dir == "runs/my: #1"
+    assert prepare.main(["my: #1.yaml"]) == 0
     counts = json.loads((quick / config.data_dir / "prepare.json").read_text())["counts"]
     assert counts["train"]["kept"] > 700
     assert 10 < counts["valid"]["kept"] < 120

@@ -19,7 +19,7 @@ class Muon(torch.optim.Adam):
     """Muon (Jordan et al. 2024) for the matrices inside the layers; Adam for embeddings, biases and normalisation.
 
     An update of a matrix has the usual size of one of Adam, so both share the learning rate: 0.2 sqrt(max(M, N)) times
-    the orthogonal matrix (Liu et al. 2025, "Muon is Scalable for LLM Training", eq. 4).
+    the orthogonal matrix (Liu et al. 2025, "Muon is Scalable for LLM Training", sec. 2.2).
 
     (torch.optim.Muon computes one matrix after the other, in bf16, which is slow on CPUs.)
     """
@@ -57,7 +57,7 @@ class Muon(torch.optim.Adam):
 
 
 def orthogonal(matrix_BMN: Tensor) -> Tensor:
-    """About the nearest orthogonal matrix of each: U V^T of U S V^T, with singular values of 0.7 to 1.2 for 1.
+    """Roughly the nearest orthogonal matrix of each: U V^T if it is U S V^T. Its singular values are about 0.7 to 1.2.
 
     Five iterations of Newton and Schulz with a polynomial of degree 5 (Jordan et al. 2024).
     """
