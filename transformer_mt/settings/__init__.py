@@ -6,7 +6,7 @@ in a file are errors that name the file, the line and the key.
 Other rooms use:
 
     choosing: candidates, choose, Chosen, Size, Text
-    corpus_settings: CorpusConfig, FiltersConfig, Form, PairedText, SINGLE_FILES, TokenizerConfig
+    corpus_settings: CorpusConfig, FiltersConfig, Form, PairedText, TokenizerConfig
     experiment: Config
     model_settings: ConvolutionalConfig, ModelConfig, RnnConfig, ScoreChoice, TransformerConfig
     reading: differences, dump_config, flat_settings, load_config, ONLY_FOR_TRAINING, other_meaning_than
