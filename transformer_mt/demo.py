@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     copy_config(CONFIG.name, CONFIG.parent)
     run_dir = load_config(CONFIG, overrides).run_dir
     write_corpus(OUTPUT, packaged_corpus(), SIZES)
-    status = run_all_stages(str(CONFIG), overrides, run_dir, has_test_sets=True)
+    status = run_all_stages(str(CONFIG), overrides, run_dir, True, cli.command("demo", *overrides))
     if not status:
         print(f"Settings: {CONFIG}; python -m transformer_mt settings explains each")
     return status

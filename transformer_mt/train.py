@@ -92,7 +92,8 @@ def _run_all_stages(config: str, overrides: Sequence[str]) -> int:
     if num_processes():
         raise ConfigError("--all is for one process: under torchrun, start the stages one after another")
     settings = load_config(config, overrides)
-    return run_all_stages(config, overrides, settings.run_dir, bool(settings.corpus.test))
+    command = cli.command("train", config, *overrides, "--all")
+    return run_all_stages(config, overrides, settings.run_dir, bool(settings.corpus.test), command)
 
 
 def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:

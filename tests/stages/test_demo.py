@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from helpers.tiny import ROOT, write_experiment
 
 from transformer_mt import demo, train
 from transformer_mt.base.errors import UserError
+from transformer_mt.terminal import cli
 from transformer_mt.terminal.all_stages import stages
 
 
@@ -29,7 +31,7 @@ def test_the_stages_are_those_of_make_train():
 
 
 @pytest.mark.parametrize("status", [3, 130])
-def test_the_first_stage_that_is_stopped_is_the_last(tmp_path, monkeypatch, status):
+def test_the_first_stage_that_is_stopped_is_the_last(tmp_path, monkeypatch, capsys, status):
     begun = []
 
     def stage(name, status):
@@ -39,8 +41,20 @@ def test_the_first_stage_that_is_stopped_is_the_last(tmp_path, monkeypatch, stat
     monkeypatch.setattr("transformer_mt.prepare.main", stage("prepare", 0))
     monkeypatch.setattr("transformer_mt.train.main", stage("train", status))
     monkeypatch.setattr("transformer_mt.average.main", stage("average", 0))
-    assert demo.main([]) == status
+    assert demo.main(["training.seed=3"]) == status
     assert begun == ["prepare", "train"]
+    assert shlex.join(cli.command("demo", "training.seed=3")) in capsys.readouterr().out
+
+
+def test_after_ctrl_c_in_any_stage_the_command_that_runs_all_is_shown(tmp_path, monkeypatch, capsys):
+    def stopped(arguments):
+        raise KeyboardInterrupt
+
+    config = str(write_experiment(tmp_path))
+    monkeypatch.setattr("transformer_mt.prepare.main", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        train.main([config, "--all"])
+    assert shlex.join(cli.command("train", config, "--all")) in capsys.readouterr().err
 
 
 def test_train_all_goes_from_text_to_scores_and_a_second_time_finds_all_of_it_done(tmp_path, capsys):
