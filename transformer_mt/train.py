@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, RankError, UserError
+from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, RankError, TrainingError
 from transformer_mt.base.torchrun import num_processes
 from transformer_mt.base.wording import counted
 from transformer_mt.batches.batching import Pairs, weights_of
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if warning := config.training.schedule_warning():
                 ranks.say(warning, warning=True)
             signum = train_run(config, ranks)
-        except (UserError, OSError) as error:
+        except TrainingError as error:  # not another error, which the first rank may not have
             if ranks.is_first or isinstance(error, RankError):
                 raise
             return 2  # the first rank has the same error, and prints it

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -29,7 +30,7 @@ from helpers.tiny import poisoned_checkpoint, train_tiny
 from safetensors.torch import load_file
 
 from transformer_mt import train
-from transformer_mt.base.errors import RankError, TrainingError
+from transformer_mt.base.errors import CorpusError, RankError, TrainingError
 from transformer_mt.base.languages import EOS
 from transformer_mt.training.run import checkpoint
 from transformer_mt.training.run.checkpoint import checkpoint_path, damage, saved_steps
@@ -209,6 +210,19 @@ def test_two_ranks_say_a_mistake_once(experiment, tmp_path):
     locked = errors()
     os.close(descriptor)
     assert says(locked, "directory-in-use", str(tmp_path / "run"), "run_dir") and locked.count("error: ") == 1
+
+
+@pytest.mark.parametrize("own", [OSError("its disk is full"), CorpusError("its text is damaged"), RankError("its GPU")])
+def test_an_error_that_the_first_rank_may_not_have_is_not_lost(experiment, monkeypatch, own):
+    def failing(config, ranks):
+        raise errors.pop()
+
+    errors = [own, TrainingError("of all ranks")]
+    monkeypatch.setattr(train, "all_ranks", lambda: nullcontext(Ranks(rank=1)))
+    monkeypatch.setattr(train, "train_run", failing)
+    assert train.main([str(experiment)]) == 2
+    with pytest.raises(type(own), match=str(own)):
+        train.main([str(experiment)])
 
 
 @pytest.mark.thorough

@@ -92,14 +92,14 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
     Raises ConfigError if these settings cannot be compiled, or if there is no safe directory for compiled code.
     """
     is_sharded = settings.sharding == "full" and ranks.size > 1
-    if settings.compile is True and (layout == "padded" or is_sharded):
-        raise ConfigError(
-            "training.compile=true needs training.layout=packed, because padded batches have too many shapes, and "
-            "training.sharding=none"
-        )
     on_gpu = device.torch_device.type == "cuda"
     compiled = on_gpu and layout == "packed" and not is_sharded if settings.compile == "auto" else settings.compile
     with ranks.together():
+        if settings.compile is True and (layout == "padded" or is_sharded):
+            raise ConfigError(
+                "training.compile=true needs training.layout=packed, because padded batches have too many shapes, and "
+                "training.sharding=none"
+            )
         if compiled or on_gpu:  # on a GPU the loss is compiled in any case
             use_own_cache()
         else:
