@@ -159,3 +159,9 @@ def test_shares_that_cannot_be_are_named(experiment, code, settings):
     with pytest.raises(UserError, match=message(code)):
         prepare.main([str(experiment.config), *settings])
     assert not experiment.data.exists()
+
+
+def test_if_no_line_can_be_read_the_first_is_named(experiment):
+    experiment.text.write_text("no second column\n" * 20)
+    with pytest.raises(UserError, match=message("no-readable-line", f"{experiment.text}:1: has 1 column")):
+        experiment.prepare()

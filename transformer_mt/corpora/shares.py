@@ -28,14 +28,20 @@ def parts_of(corpora: Sequence[Corpus], ranges: Mapping[str, Range], clean: Call
     CorpusError if a range has no pair.
     """
     found: dict[str, dict[str, str]] = {name: {} for name in ranges}
-    highest = max(high for _, high in ranges.values())
+    highest, num_good, first_bad = max(high for _, high in ranges.values()), 0, ""
     for block in chain.from_iterable(corpus.blocks() for corpus in corpora):
-        for pair in block.pairs:
-            if isinstance(pair, BadPair) or (place := place_of(source := clean(pair[0]))) >= highest:
+        for index, pair in enumerate(block.pairs):
+            if isinstance(pair, BadPair):
+                first_bad = first_bad or f"{block.place(index)}: {pair.fault}"
+                continue
+            num_good += 1
+            if (place := place_of(source := clean(pair[0]))) >= highest:
                 continue
             if source and (target := clean(pair[1])):
                 name = next(name for name, (low, high) in ranges.items() if low <= place < high)
                 found[name].setdefault(source, target)
+    if not num_good and first_bad:
+        raise CorpusError(f"corpus.train: no line can be read as a pair. {first_bad}")
     for name, pairs in found.items():
         if not pairs:
             raise CorpusError(f"corpus.{name.replace('/', '.')}: its share of corpus.train has no pair; raise it")
