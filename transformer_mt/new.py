@@ -19,14 +19,15 @@ from transformer_mt.base.wording import duration
 from transformer_mt.preparing.measured_text import SideMeasures, TextMeasures, measure, table
 from transformer_mt.preparing.text_warnings import check_text, text_warnings
 from transformer_mt.settings.choosing import Chosen, Size, Text, candidates, choose
-from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText
-from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText, TokenizerConfig
+from transformer_mt.settings.reading import load_config, parse_yaml
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli
 
 HELD_OUT = 1000  # pairs of the validation set, and of the test set, if the text has enough
 LARGEST_SHARE = 0.05
+NO_SHARE = 1e-9  # while the text is measured, because its share depends on the measures
 SECONDS = 20.0  # in which the speeds of all sizes are measured, with a few more for their beginnings
 SAMPLE = 10_000  # sentences
 PIECES = 130  # for 100 words, about
@@ -48,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "Measures a text and this machine, and writes a configuration for them: the sizes of vocabulary and model,\n"
         "the number of updates and other numbers, each with its reason. It holds out a validation and a test set.\n"
         "CORPUS is a file with both sides (.tsv, .csv, .jsonl, .parquet, .tmx, .zip, also compressed); or two files\n"
-        "of lines, the source first; or the beginning of their names (my/train for my/train.en and my/train.de).",
+        "of lines, the source first; or the beginning of their names (my/train for my/train.en and my/train.de); or\n"
+        "keys as in a configuration, such as '{path: my/pairs.csv, source: english, target: german}'.",
         "python -m transformer_mt.new my/pairs.tsv --from en --to de --minutes 30",
     )
     parser.add_argument("corpus", metavar="CORPUS", nargs="+", help="the text")
@@ -60,22 +62,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         default=60.0,
         help="how long all stages may take together on this machine (default: 60)",
     )
-    parser.add_argument(
-        "--output", metavar="FILE", type=Path, help="the configuration (default: <name of CORPUS>.yaml)"
-    )
+    parser.add_argument("--output", metavar="FILE", type=Path, help="the configuration (default: <CORPUS>.yaml)")
     arguments = parser.parse_args(argv)
     if not arguments.minutes >= 1:
         parser.error("--minutes must be at least 1")
-    output = arguments.output or Path(f"{name_of(arguments.corpus[0], arguments.source)}.yaml")
+    corpus = corpus_of(arguments.corpus, arguments.source, arguments.target)
+    output = arguments.output or Path(f"{name_of(corpus)}.yaml")
     if os.path.lexists(output):
         raise UserError(f"{output} exists already; delete it, or choose another name with --output")
-    corpus = corpus_of(arguments.corpus, arguments.source, arguments.target)
+    if not output.parent.is_dir():
+        raise UserError(f"{output.parent} is no directory: make it, or choose another place with --output")
     measures = measure(corpus, FiltersConfig())
     print(table(measures), flush=True)
     check_text(measures)
     for warning in text_warnings(measures):
         print(f"warning: {warning}", file=sys.stderr)
-    text = Text(measures.num_usable, round(measures.num_usable * words_of_line(measures.target)))
+    share, num_held = share_for(measures)
+    print(f"held out: about {num_held:,} pairs for validation, and as many for the test", flush=True)
+    num_pairs = round(measures.num_usable * (1 - 2 * share))
+    text = Text(num_pairs, round(num_pairs * measures.target.mean_words), num_characters(measures))
     speeds = measured_speeds(candidates(text), measures)
     chosen = choose(text, arguments.minutes, speeds)
     write_whole(output, configuration(corpus, measures, text, chosen, output.stem))
@@ -85,31 +90,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def name_of(path: str, source_language: str) -> str:
-    """Return a name for a text: that of its file, without endings."""
-    name = re.sub(r"[^A-Za-z0-9_-]+", "_", Path(path).name.split(".")[0]).strip("_")
-    return name if name and name != source_language else "mine"
+def name_of(corpus: CorpusConfig) -> str:
+    """Return a name for a text: that of its first file, without endings."""
+    first = corpus.training_corpora[0]
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", Path(first.path or first.hub or str(first.source)).name.split(".")[0])
+    return name.strip("_") if name.strip("_") not in ("", corpus.source_language) else "mine"
 
 
 def corpus_of(paths: Sequence[str], source_language: str, target_language: str) -> CorpusConfig:
-    """Return the settings of a corpus at these places, with held-out shares. Raises ConfigError."""
-    train: Any = paths[0]
-    if len(paths) == 2 and all(PairedText(path=path).form == "prefix" for path in paths):
+    """Return the settings of a corpus at these places, with held-out shares of nearly nothing. Raises ConfigError."""
+    texts = [parse_yaml(path, path)[0] if path.startswith("{") else {"path": path} for path in paths]
+    train: Any = paths[0] if texts == [{"path": paths[0]}] else texts[0]
+    if len(paths) == 2 and all(path and path[0] != "{" and PairedText(path=path).form == "prefix" for path in paths):
         train = {"source": paths[0], "target": paths[1]}
     elif len(paths) > 1:
-        train = [{"name": f"corpus{number}", "path": path} for number, path in enumerate(paths, start=1)]
-    share = {"share": LARGEST_SHARE}
+        train = [{"name": f"corpus{number}"} | text for number, text in enumerate(texts, start=1)]
+    share = {"share": NO_SHARE}
     values = {"source_language": source_language, "target_language": target_language, "train": train}
     try:
         return CorpusConfig.model_validate({**values, "valid": share, "test": {"own": share}})
     except ValidationError as error:
         first = error.errors()[0]
-        raise ConfigError(f"{' '.join(paths)}: {first['msg'].removeprefix('Value error, ')}") from None
+        keys = "".join(f"{key}: " for key in first["loc"] if not str(key).startswith("("))
+        raise ConfigError(f"{' '.join(paths)}: {keys}{first['msg'].removeprefix('Value error, ')}") from None
 
 
-def words_of_line(side: SideMeasures) -> float:
-    """Return the mean number of words of a line; two characters count as a word in a language without spaces."""
-    return side.mean_length if side.spaced else side.mean_length / 2
+def num_characters(measures: TextMeasures) -> int:
+    """Return how many characters of both sides need pieces of their own: the most frequent 99.99 %."""
+    counts = np.sort([*(measures.source.characters + measures.target.characters).values()])[::-1].cumsum()
+    return int(np.searchsorted(counts, TokenizerConfig().character_coverage * counts[-1])) + 1
 
 
 def measured_speeds(sizes: Sequence[Size], measures: TextMeasures) -> dict[Size, float]:
@@ -144,15 +153,17 @@ def model_settings(size: Size) -> dict[str, Any]:
     return layers | {"d_model": size.d_model, "ffn_dim": size.ffn_dim, "num_heads": size.num_heads, "norm": "pre"}
 
 
-def share_for(num_pairs: int) -> float:
-    """Return the share of the text for the validation set, and for the test set."""
-    return float(f"{min(LARGEST_SHARE, HELD_OUT / num_pairs):.1g}")
+def share_for(measures: TextMeasures) -> tuple[float, int]:
+    """Return the share of the text for the validation set, and for the test set, and about how many pairs it has."""
+    num_sources = measures.source.num_different  # a set has a source only once
+    share = float(f"{min(LARGEST_SHARE, HELD_OUT / max(1, num_sources)):.1g}")
+    return share, round(share * num_sources)
 
 
 def configuration(corpus: CorpusConfig, measures: TextMeasures, text: Text, chosen: Chosen, name: str) -> str:
     """Return the text of the configuration, with a reason beside each number."""
-    share, every = share_for(measures.num_different), 50 * math.ceil(chosen.max_steps / 500)
-    held_out = f"about {share * measures.num_different:,.0f} pairs, chosen by a hash of the source"
+    (share, num_held), every = share_for(measures), 50 * math.ceil(chosen.max_steps / 500)
+    held_out = f"about {num_held:,} pairs, chosen by a hash of the source"
     values: dict[str, dict[str, tuple[Any, str]]] = {
         "corpus": {
             "source_language": (corpus.source_language, ""),

@@ -53,7 +53,7 @@ def test_good_text_has_no_warning(tmp_path):
         (["are not related"], lambda pairs: [(a, b) for (a, _), (_, b) in pairwise(pairs)]),
         (["repeat an earlier one"], lambda pairs: [*pairs, *pairs]),
         (["800 of 1,600 pairs have the same text"], lambda pairs: [*pairs, *((a, a) for a, _ in pairs)]),
-        (["only 1 different source"], lambda pairs: [("This is the house of the cat.", b) for _, b in pairs]),
+        (["8 times as many words"], lambda pairs: [(a, " ".join([b] * 8)) for a, b in pairs]),
         (["target (de) looks tokenised"], lambda pairs: [(a, b.replace(".", " .")) for a, b in pairs]),
         (["source (en) is cut"], lambda pairs: [(a.replace("ing ", "@@ ing "), b) for a, b in pairs]),
         (["target (de) is cut"], lambda pairs: [(a, "▁" + b.replace(" ", " ▁")) for a, b in pairs]),
@@ -67,6 +67,16 @@ def test_each_mistake_is_told_by_itself(words, change, tmp_path):
     assert len(found) == len(words), found
     for warning, expected in zip(found, words, strict=True):
         assert expected in warning
+
+
+def test_few_different_lines_are_told(tmp_path):
+    pairs = [(GOOD[number % 210][0], GOOD[number % 800][1]) for number in range(2400)]
+    assert "have only 210 different sources" in warnings_of(tmp_path, pairs)[0]
+
+
+def test_a_code_that_is_no_language_is_told(tmp_path):
+    [warning] = warnings_of(tmp_path, GOOD, source="english")
+    assert "language code english of the source is unknown" in warning
 
 
 @pytest.mark.parametrize(("every", "is_told"), [(20, True), (2, False)])
@@ -131,7 +141,9 @@ def test_frequent_words_tell_two_languages_apart():
         ("no-pair-in-text", ["t.tsv:1: has 1 column", "900 unreadable"], ["only one"] * 900),
         ("no-pair-in-text", ["900 with a blank side"], ["only one\t"] * 900),
         ("too-few-pairs", ["499 are usable"], [f"{a}\t{b}" for a, b in GOOD[:499]] * 3),
-        ("too-few-pairs", ["800 pairs", "only 0 are usable", "800 have equal sides"], [f"{a}\t{a}" for a, _ in GOOD]),
+        ("too-few-lines", ["800 pairs", "1 different source"], [f"The same source.\t{b}" for _, b in GOOD]),
+        ("too-few-lines", ["10 different targets"], [f"{a}\tDas {i % 10}" for i, (a, _) in enumerate(GOOD)]),
+        ("too-few-pairs", ["800 pairs", "0 are usable", "800 have equal sides"], [f"{a}\t{a}" for a, _ in GOOD]),
     ],
 )
 def test_text_from_which_nothing_can_be_learnt_is_refused(code, facts, rows, tmp_path):

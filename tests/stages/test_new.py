@@ -78,6 +78,36 @@ def test_speeds_are_measured_on_this_machine(tmp_path, monkeypatch, capsys):
     assert f"{SIZES[0]}: " in capsys.readouterr().out
 
 
+def test_the_numbers_of_pairs_are_those_that_prepare_finds(quick, capsys, monkeypatch):
+    monkeypatch.setattr(new, "HELD_OUT", 9)  # as of a text so long that 5 % of it would be too many
+    write_tsv(quick / "mine.tsv", PAIRS + MORE)
+    assert made(capsys, "mine.tsv") == (0, "")
+    assert prepare.main(["mine.yaml"]) == 0
+    kept = json.loads((quick / "data/mine/prepare.json").read_text())["counts"]["train"]["kept"]
+    said = (quick / "mine.yaml").read_text().split()[2]
+    assert int(said.replace(",", "")) == pytest.approx(kept, rel=0.03)
+
+
+def test_a_text_of_many_characters_has_pieces_for_them(quick, capsys):
+    chinese = ["".join(chr(0x4E00 + (17 * number + k) % 2500) for k in range(17)) for number in range(600)]
+    write_tsv(quick / "mine.tsv", zip(chinese, (target for _, target in PAIRS), strict=False))
+    assert new.main(["mine.tsv", "--from", "zh", "--to", "de"]) == 0
+    assert prepare.main(["mine.yaml"]) == 0
+
+
+def test_columns_are_named_as_in_a_configuration(quick, capsys):
+    write_tsv(quick / "mine.tsv", [(f"{number}\t{source}", target) for number, (source, target) in enumerate(PAIRS)])
+    status, error = made(capsys, "mine.tsv")
+    assert status == 2 and says(error, "table-columns-unclear", "{path: mine.tsv, source: NUMBER, target: NUMBER}")
+    assert made(capsys, "{path: mine.tsv, source: 2, target: 3}") == (0, "")
+    assert load_config("mine.yaml").corpus.training_corpora[0].target == 3
+
+
+def test_a_place_where_nothing_can_be_written_is_told_before_the_text_is_read(quick, capsys):
+    status, error = made(capsys, "none.tsv", "--output", "none/mine.yaml")
+    assert status == 2 and says(error, "no-such-output-directory", "none")
+
+
 @pytest.mark.parametrize(
     ("pairs", "code"), [(PAIRS[:40], "too-few-pairs"), *thorough_rows(([("a", "")] * 600, "no-pair-in-text"))]
 )

@@ -89,6 +89,11 @@ class SideMeasures:
         return sum(length * number for length, number in self.lengths.items()) / max(1, self.num_lines)
 
     @property
+    def mean_words(self) -> float:
+        """The mean number of words of a line; two characters count as a word in a language without spaces."""
+        return self.mean_length if self.spaced else self.mean_length / 2
+
+    @property
     def mean_characters(self) -> float:
         """The mean number of characters of a line, spaces included."""
         return self.characters.total() / max(1, self.num_lines)

@@ -11,7 +11,9 @@ from transformer_mt.corpora.text_traits import TOKENISED_SHARE
 from transformer_mt.preparing.measured_text import SideMeasures, TextMeasures
 
 FEWEST_PAIRS = 500
+FEWEST_LINES = 200  # different ones of a side
 _MANY_REPEATS = 0.3  # share of the pairs; if each pair occurs twice, it is 0.5
+_MOST_RATIO = 4.0  # of the words of both sides; the default of corpus.max_ratio, of pieces
 _MANY_EQUAL = 0.1  # share of the pairs
 _FEW_DIFFERENT = 0.1  # different lines of a side for each different pair
 _FEWEST_WORDS = 200  # of which most must be of one language; a text of 500 pairs has more
@@ -28,8 +30,15 @@ _VARIED = 3.0  # words of a line, on average; lengths of shorter lines say littl
 
 
 def check_text(measures: TextMeasures) -> None:
-    """Raise CorpusError if a model cannot be learnt from this text, because it has too few usable pairs."""
+    """Raise CorpusError if a model cannot be learnt from this text, because it has too few different pairs or lines."""
     if measures.num_usable >= FEWEST_PAIRS:
+        for name, side in (("source", measures.source), ("target", measures.target)):
+            if side.num_different < FEWEST_LINES:
+                raise CorpusError(
+                    f"{measures.place}: {measures.num_pairs:,} pairs have only "
+                    f"{counted(side.num_different, f'different {name}')}, too few to hold some out for validation and "
+                    f"test, and to learn from the others: look whether the right file or column is named as {name}"
+                )
         return
     if not measures.num_pairs:
         first = f" {measures.first_bad.rstrip('.')}." if measures.first_bad else ""
@@ -38,7 +47,7 @@ def check_text(measures: TextMeasures) -> None:
             "translation, in two files or in two columns"
         )
     raise CorpusError(
-        f"{measures.place}: has {counted(measures.num_read, 'pair')}, but only {measures.num_usable:,} are usable and "
+        f"{measures.place}: has {counted(measures.num_read, 'pair')}, of which {measures.num_usable:,} are usable and "
         f"different ({measures.num_repeated:,} repeat an earlier one; {measures.num_equal:,} have equal sides; left "
         f"out by filters: {measures.reasons}). A model cannot be learnt from fewer than {FEWEST_PAIRS}: add text, or "
         "fine-tune a trained model on these pairs (training.initialise_from)"
@@ -72,6 +81,11 @@ def _language_warnings(measures: TextMeasures) -> Iterator[str]:
 
 def _script_warnings(name: str, side: SideMeasures) -> Iterator[str]:
     script = script_of(side.language)
+    if script is None:
+        yield (
+            f"the language code {side.language} of the {name} is unknown, so its letters are not checked, and words "
+            "are what stands between spaces. If the language has another code, such as en, zh or ja, give that one"
+        )
     if side.scripts and script and (share := _share_in(side, script)) < _FEWEST_LETTERS:
         own, most = script.replace("+", " or "), next(iter(side.scripts))
         yield (
@@ -122,6 +136,12 @@ def _pair_warnings(measures: TextMeasures) -> Iterator[str]:
                 f"the {num_different:,} different pairs have only {counted(num_lines, f'different {name}')}: look "
                 f"whether the right file or column is named as {name}"
             )
+    shorter, longer = sorted((max(source.mean_words, 0.1), max(target.mean_words, 0.1)))
+    if longer > _MOST_RATIO * shorter:
+        yield (
+            f"one side has {longer / shorter:.0f} times as many words as the other, and `prepare` leaves out pairs "
+            "above corpus.max_ratio: look whether the lines belong together"
+        )
     if min(side.mean_length for side in (source, target)) > _VARIED and measures.correlation < _RELATED:
         yield (
             f"the lengths of source and target are not related (their correlation is {measures.correlation:.2f}), so "

@@ -9,7 +9,7 @@ Other rooms use:
     corpus_settings: CorpusConfig, FiltersConfig, Form, PairedText, TokenizerConfig
     experiment: Config
     model_settings: ConvolutionalConfig, ModelConfig, RnnConfig, ScoreChoice, TransformerConfig
-    reading: differences, dump_config, flat_settings, load_config, ONLY_FOR_TRAINING, other_meaning_than
+    reading: differences, dump_config, flat_settings, load_config, ONLY_FOR_TRAINING, other_meaning_than, parse_yaml
     search_settings: changed, check_for_model, DecodingConfig, SplitSentences
     section: fingerprint, Kernels
     suggestions: settings_text

@@ -17,6 +17,8 @@ class Text:
     num_pairs: int
     num_words: int
     """The words of the target side; in a language without spaces, half of its characters."""
+    num_characters: int = 100
+    """The different characters of both sides."""
 
     @property
     def num_tokens(self) -> int:
@@ -100,10 +102,13 @@ def choose(text: Text, minutes: float, speeds: Mapping[Size, float]) -> Chosen:
     tokens_per_batch = _power_of_two(num_tokens / MANY_UPDATES)
     per_update = FILLED * tokens_per_batch
     max_steps = max(100, 50 * round(num_tokens / per_update / 50))
+    pieces = next((pieces for words, pieces in VOCABULARIES.items() if text.num_words < words), MOST_PIECES)
+    # Each byte and character is a piece, and in a text of Chinese there may be thousands of them.
+    least_pieces = 100 * math.ceil((260 + text.num_characters + pieces // 2) / 100)
     num_epochs = max_steps * per_update / text.num_tokens
     return Chosen(
         size=size,
-        vocab_size=next((pieces for words, pieces in VOCABULARIES.items() if text.num_words < words), MOST_PIECES),
+        vocab_size=max(pieces, least_pieces),
         dropout=next((dropout for epochs, dropout in DROPOUTS.items() if num_epochs < epochs), MOST_DROPOUT),
         tokens_per_batch=tokens_per_batch,
         max_steps=max_steps,
