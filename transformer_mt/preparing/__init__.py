@@ -5,9 +5,9 @@ pairs that were left out are counted by reason.
 
 Other rooms use:
 
-    corpus_warnings: header_warnings, tag_warnings, twice_warnings
+    corpus_warnings: corpus_warnings
     data_files: hold_data_dir
-    fill_data_dir: fill_data_dir, held_out_of, open_splits, Plan, split_digests, splits_of
+    fill_data_dir: fill_data_dir, held_out_of, open_splits, open_texts, Plan, split_digests, splits_of
     look_at_data: look, MOST_PAIRS
     measured_text: measure, SideMeasures, table, TextMeasures
     prepared: check_data, data_digests, files_of_test_set, is_training, Prepared, read_prepared, SUMMARY,

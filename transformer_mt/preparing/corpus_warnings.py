@@ -4,7 +4,17 @@ from collections.abc import Iterable, Mapping
 
 from transformer_mt.base.languages import name_columns
 from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.preparing.fill_data_dir import splits_of
+from transformer_mt.preparing.prepared import is_training
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
+
+
+def corpus_warnings(corpus: CorpusConfig, opened: Mapping[str, Corpus]) -> list[str]:
+    """Return all warnings of this file. `opened` has the text of each split by its name."""
+    splits = splits_of(corpus)
+    digests = {name: opened[name].digest() for name in filter(is_training, opened)}
+    headers = header_warnings(corpus, [(splits[name], pairs) for name, pairs in opened.items()])
+    return [*tag_warnings(corpus), *twice_warnings({name: splits[name] for name in digests}, digests), *headers]
 
 
 def tag_warnings(corpus: CorpusConfig) -> list[str]:

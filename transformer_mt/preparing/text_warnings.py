@@ -48,7 +48,7 @@ def check_text(measures: TextMeasures) -> None:
 def text_warnings(measures: TextMeasures) -> list[str]:
     """Return a warning for each probable mistake in the text, with what to do about it."""
     sides = [("source", measures.source), ("target", measures.target)]
-    found = [*measures.header_warnings, *_language_warnings(measures), *_pair_warnings(measures)]
+    found = [*_language_warnings(measures), *_pair_warnings(measures)]
     for name, side in sides:
         found += (f"the {name} ({side.language}) {warning}" for warning in _side_warnings(side))
     return found
@@ -99,9 +99,9 @@ def _share_in(side: SideMeasures, scripts: str) -> float:
 def _pair_warnings(measures: TextMeasures) -> Iterator[str]:
     num_pairs, num_different = measures.num_pairs, measures.num_different
     source, target = measures.source, measures.target
-    if measures.first_bad and measures.filters.on_bad_line == "stop":
+    if measures.first_bad and measures.texts.settings.on_bad_line == "stop":
         yield (
-            f"{measures.left_out[BAD_LINE]:,} of {counted(measures.num_read, 'line')} cannot be read as a pair, and "
+            f"{measures.by_reason[BAD_LINE]:,} of {counted(measures.num_read, 'line')} cannot be read as a pair, and "
             f"`prepare` would stop at the first, {measures.first_bad.rstrip('.')}. Correct them, or set "
             "filters.on_bad_line=skip"
         )
