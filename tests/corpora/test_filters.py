@@ -242,7 +242,7 @@ def test_the_filters_can_be_sent_to_another_process():
 
 
 def test_pieces():
-    filters = PieceFilters.of(corpus(max_length=20, max_ratio=2.0))
+    filters = PieceFilters(max_length=20, max_ratio=2.0)
     reasons = {
         **{(0, 5): "blank", (5, 0): "blank", (0, 50): "blank"},
         **{(19, 19): None, (20, 19): "too_long", (19, 20): "too_long", (1, 30): "too_long"},
@@ -250,7 +250,7 @@ def test_pieces():
         **{(5, 11): "bad_ratio", (11, 5): "bad_ratio", (5, 10): None, (3, 10): None, (6, 12): None},
     }
     assert {pair: filters.reason(*pair) for pair in reasons} == reasons
-    valid = PieceFilters.of_validation(corpus(max_length=20, max_ratio=2.0))
+    valid = PieceFilters(max_length=20, max_ratio=float("inf"))
     assert [valid.reason(*pair) for pair in [(1, 19), (0, 1), (1, 20)]] == [None, "blank", "too_long"]
 
 

@@ -144,7 +144,7 @@ class TextFilters:
 
     settings: FiltersConfig
     held_out: Collection[str]
-    """The sentences of the validation and test sets, of both sides; empty if filters.held_out is false."""
+    """The sentences of the validation and test sets, of both sides."""
     sides: "Mapping[Languages, tuple[SideFilters, SideFilters]]"
     """The filters of source and target, by the languages of a corpus."""
     languages: Languages
@@ -161,9 +161,8 @@ class TextFilters:
             (source, target): (SideFilters.of(settings, source, "source"), SideFilters.of(settings, target, "target"))
             for source, target in all_languages
         }
-        held = frozenset(held_out.sources | held_out.targets) if settings.held_out else frozenset[str]()
         held_share = max((end for _, end in corpus.held_shares.values()), default=0.0)
-        return cls(settings, held, sides, own, held_share)
+        return cls(settings, frozenset(held_out.sources | held_out.targets), sides, own, held_share)
 
     @cached_property
     def _look_at_text(self) -> bool:
@@ -177,7 +176,8 @@ class TextFilters:
         """
         if not source or not target:
             return "blank"
-        if source in self.held_out or target in self.held_out or self.is_of_held_share(source):
+        is_held_out = self.settings.held_out and (source in self.held_out or target in self.held_out)
+        if is_held_out or self.is_of_held_share(source):
             return "held_out"
         return self.reason_switched_on(source, target, languages or self.languages) if self._look_at_text else None
 
@@ -207,10 +207,8 @@ class TextFilters:
 class SideFilters:
     """The filters that need the characters of one side."""
 
+    settings: FiltersConfig
     script: Script | None
-    min_script_share: float
-    max_digit_share: float
-    max_punctuation_share: float
 
     @classmethod
     def of(cls, settings: FiltersConfig, language: str, side: str) -> "SideFilters":
@@ -224,16 +222,17 @@ class SideFilters:
                     f"{language}-Latn"
                 )
             script = Script.named(name, key)
-        return cls(script, settings.min_script_share, settings.max_digit_share, settings.max_punctuation_share)
+        return cls(settings, script)
 
     def reason(self, text: str) -> str | None:
         """Return the reason to leave out a pair with this text, which is not blank, on this side; None if it stays."""
-        if self.script is not None and self.script.share(text) < self.min_script_share:
+        if self.script is not None and self.script.share(text) < self.settings.min_script_share:
             return "wrong_script"
         num_visible = len(text) - text.count(" ")
-        if self.max_digit_share < 1.0 and len(_DIGIT.findall(text)) > self.max_digit_share * num_visible:
+        digits, marks = self.settings.max_digit_share, self.settings.max_punctuation_share
+        if digits < 1.0 and len(_DIGIT.findall(text)) > digits * num_visible:
             return "digits"
-        if self.max_punctuation_share < 1.0 and len(_MARK.findall(text)) > self.max_punctuation_share * num_visible:
+        if marks < 1.0 and len(_MARK.findall(text)) > marks * num_visible:
             return "punctuation"
         return None
 
@@ -245,16 +244,6 @@ class PieceFilters:
     max_length: int
     """The most pieces on one side, the end of the sentence included."""
     max_ratio: float
-
-    @classmethod
-    def of(cls, corpus: CorpusConfig) -> "PieceFilters":
-        """Make the filters of the training set."""
-        return cls(corpus.max_length, corpus.max_ratio)
-
-    @classmethod
-    def of_validation(cls, corpus: CorpusConfig) -> "PieceFilters":
-        """Make the filters of the validation set, which allow every ratio: its pairs were chosen on purpose."""
-        return cls(corpus.max_length, float("inf"))
 
     def reason(self, num_source: int, num_target: int) -> str | None:
         """Return the reason to leave out a pair with these numbers of pieces, without EOS; None if it stays."""

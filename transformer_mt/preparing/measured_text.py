@@ -242,7 +242,7 @@ def measure(
     """
     splits = splits_of(corpus)
     held_out = held_out_of({name: pairs for name, pairs in opened.items() if not is_training(name)})
-    texts, pieces = TextFilters.of(filters, corpus, held_out), PieceFilters.of(corpus)
+    texts, pieces = TextFilters.of(filters, corpus, held_out), PieceFilters(corpus.max_length, corpus.max_ratio)
     source, target = corpus.source_language, corpus.target_language
     place = ", ".join(text.place for text in corpus.training_corpora)
     sides = SideMeasures(source, target), SideMeasures(target, source)
