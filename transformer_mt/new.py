@@ -17,10 +17,9 @@ from pydantic import ValidationError
 
 from transformer_mt.base.errors import ConfigError, UserError
 from transformer_mt.base.wording import duration
-from transformer_mt.preparing.corpus_warnings import corpus_warnings
 from transformer_mt.preparing.fill_data_dir import open_texts
 from transformer_mt.preparing.measured_text import SideMeasures, TextMeasures, measure, table
-from transformer_mt.preparing.text_warnings import check_text, text_warnings
+from transformer_mt.preparing.text_warnings import check_text, corpus_warnings, text_warnings
 from transformer_mt.settings.choosing import Chosen, Size, Text, candidates, choose
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText
 from transformer_mt.settings.reading import load_config
@@ -59,7 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     check_text(measures)
     for warning in [*corpus_warnings(corpus, opened), *text_warnings(measures)]:
         print(f"warning: {warning}", file=sys.stderr)
-    text = Text(measures.num_usable, round(measures.num_usable * words_of_line(measures.target)))
+    target = measures.target
+    words = target.mean_length if target.spaced else target.mean_length / 2  # of a line; about two characters are one
+    text = Text(measures.num_usable, round(measures.num_usable * words))
     speeds = measured_speeds(candidates(text), measures)
     chosen = choose(text, arguments.minutes, speeds)
     write_whole(output, configuration(corpus, measures, text, chosen, output.stem))
@@ -110,11 +111,6 @@ def corpus_of(paths: Sequence[str], source_language: str, target_language: str) 
         raise ConfigError(f"{' '.join(paths)}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
-def words_of_line(side: SideMeasures) -> float:
-    """Return the mean number of words of a line; two characters count as a word in a language without spaces."""
-    return side.mean_length if side.spaced else side.mean_length / 2
-
-
 def measured_speeds(sizes: Sequence[Size], measures: TextMeasures) -> dict[Size, float]:
     """Return the target tokens a second of each size on this machine, on random sentences of lengths as in the text."""
     # Imported here, because it imports PyTorch: mistakes in the text are told at once.
@@ -146,14 +142,9 @@ def model_settings(size: Size) -> dict[str, Any]:
     return layers | {"d_model": size.d_model, "ffn_dim": size.ffn_dim, "num_heads": size.num_heads, "norm": "pre"}
 
 
-def share_for(num_pairs: int) -> float:
-    """Return the share of the text for the validation set, and for the test set."""
-    return float(f"{min(LARGEST_SHARE, HELD_OUT / num_pairs):.1g}")
-
-
 def configuration(corpus: CorpusConfig, measures: TextMeasures, text: Text, chosen: Chosen, name: str) -> str:
     """Return the text of the configuration, with a reason beside each number."""
-    share = share_for(measures.num_different)
+    share = float(f"{min(LARGEST_SHARE, HELD_OUT / measures.num_different):.1g}")
     held_out = f"about {share * measures.num_different:,.0f} pairs, chosen by a hash of the source"
     values: dict[str, dict[str, tuple[Any, str]]] = {
         "corpus": {

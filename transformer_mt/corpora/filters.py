@@ -147,39 +147,34 @@ class TextFilters:
     """The sentences of the validation and test sets, of both sides."""
     sides: "Mapping[Languages, tuple[SideFilters, SideFilters]]"
     """The filters of source and target, by the languages of a corpus."""
-    languages: Languages
-    """The languages of the configuration."""
     held_share: float
     """The share of the training text that is held out as validation and test sets."""
 
     @classmethod
     def of(cls, settings: FiltersConfig, corpus: CorpusConfig, held_out: HeldOut) -> "TextFilters":
         """Make the filters. Raises ConfigError if filters.min_script_share needs an unknown script."""
-        own = corpus.source_language, corpus.target_language
-        all_languages = {own, *map(corpus.languages_of, corpus.training_corpora)}
         sides = {
             (source, target): (SideFilters.of(settings, source, "source"), SideFilters.of(settings, target, "target"))
-            for source, target in all_languages
+            for source, target in map(corpus.languages_of, corpus.training_corpora)
         }
         held_share = max((end for _, end in corpus.held_shares.values()), default=0.0)
-        return cls(settings, frozenset(held_out.sources | held_out.targets), sides, own, held_share)
+        return cls(settings, frozenset(held_out.sources | held_out.targets), sides, held_share)
 
     @cached_property
     def _look_at_text(self) -> bool:
         return self.settings.look_at_text
 
-    def reason(self, source: str, target: str, languages: Languages | None = None) -> str | None:
+    def reason(self, source: str, target: str, languages: Languages) -> str | None:
         """Return the reason to leave out a pair, one of REASONS; None if it stays.
 
-        The texts are results of `clean`, without a tag. `languages` are the languages of their corpus; None: those of
-        the configuration.
+        The texts are results of `clean`, without a tag. `languages` are the languages of their corpus.
         """
         if not source or not target:
             return "blank"
         is_held_out = self.settings.held_out and (source in self.held_out or target in self.held_out)
         if is_held_out or self.is_of_held_share(source):
             return "held_out"
-        return self.reason_switched_on(source, target, languages or self.languages) if self._look_at_text else None
+        return self.reason_switched_on(source, target, languages) if self._look_at_text else None
 
     def is_of_held_share(self, source: str) -> bool:
         """Whether a pair with this source belongs to a validation or test set that is a share of the training text."""

@@ -30,9 +30,10 @@ from transformer_mt.text.tokenizer import Tokenizer, clean, tagged
 Pair = tuple[tuple[str, str], tuple[list[int], list[int]]]  # text; ids of source and target, EOS included
 
 
-def held_out_of(sets: Mapping[str, Corpus]) -> HeldOut:
-    """Read the validation and test sets. Raises CorpusError at a pair that cannot be read."""
-    return HeldOut.of({name: ((clean(a), clean(b)) for a, b in corpus.pairs()) for name, corpus in sets.items()})
+def held_out_of(opened: Mapping[str, Corpus]) -> HeldOut:
+    """Read the validation and test sets of these splits. Raises CorpusError at a pair that cannot be read."""
+    sets = {name: corpus.pairs() for name, corpus in opened.items() if not is_training(name)}
+    return HeldOut.of({name: ((clean(a), clean(b)) for a, b in pairs) for name, pairs in sets.items()})
 
 
 def encoded(pairs: Corpus, tokenizer: Tokenizer, tag: str | None) -> list[Pair]:

@@ -58,14 +58,11 @@ class SideMeasures:
         self.keys.extend(map(hash, lines))
         self.characters.update("".join(lines))
         words = Counter(" ".join(lines).lower().split() if self.spaced else "".join(lines))
-        self.num_own_words += sum(words[word] for word in self._telling_words[0])
-        self.num_other_words += sum(words[word] for word in self._telling_words[1])
+        own, others = telling_words(self.language, self.other_language)
+        self.num_own_words += sum(words[word] for word in own)
+        self.num_other_words += sum(words[word] for word in others)
         self.num_tokenised += sum(TOKENISED.search(line) is not None for line in lines)
         self.num_with_entities += sum("&" in line and ENTITY.search(line) is not None for line in lines)
-
-    @cached_property
-    def _telling_words(self) -> tuple[frozenset[str], frozenset[str]]:
-        return telling_words(self.language, self.other_language)
 
     @cached_property
     def spaced(self) -> bool:
@@ -241,8 +238,8 @@ def measure(
     cannot be read, or at a bad line of a validation or test set.
     """
     splits = splits_of(corpus)
-    held_out = held_out_of({name: pairs for name, pairs in opened.items() if not is_training(name)})
-    texts, pieces = TextFilters.of(filters, corpus, held_out), PieceFilters(corpus.max_length, corpus.max_ratio)
+    texts = TextFilters.of(filters, corpus, held_out_of(opened))
+    pieces = PieceFilters(corpus.max_length, corpus.max_ratio)
     source, target = corpus.source_language, corpus.target_language
     place = ", ".join(text.place for text in corpus.training_corpora)
     sides = SideMeasures(source, target), SideMeasures(target, source)
