@@ -15,7 +15,7 @@ from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig,
 from transformer_mt.text.existing_tokenizer import open_existing
 from transformer_mt.text.tokenizer import Tokenizer, holds_tokenizer
 
-MOST_PAIRS = 1_000_000  # the default; they take about 20 s, or 40 s with a tokenizer
+MOST_PAIRS = 1_000_000  # the default; they take about 20 s, or 30 s with a tokenizer
 
 
 def look(
