@@ -82,8 +82,14 @@ class Script:
 
         Raises ConfigError if there is no such script. The error names `key`, the key of the configuration.
         """
-        own = "".join(rf"\p{{Script={_checked(name.strip(), key)}}}" for name in names.split("+"))
-        letters = regex.compile(rf"[\p{{L}}&&[{own}]]", regex.V1)
+        own = "".join(rf"\p{{Script={name}}}" for name in names.split("+"))
+        try:
+            letters = regex.compile(rf"[\p{{L}}&&[{own}]]", regex.V1)
+        except regex.error:
+            raise ConfigError(
+                f"{key}: '{names}' is no script of Unicode; write one such as Latin, Cyrillic, Greek, Arabic, "
+                "Devanagari, Han or Hangul"
+            ) from None
         others = regex.compile(rf"[\p{{L}}--[{own}\p{{Script=Common}}\p{{Script=Inherited}}]]", regex.V1)
         return cls(letters, others, letters.match("A") is not None)
 
@@ -96,20 +102,6 @@ class Script:
             return 1.0
         num_own = len(self.letters.findall(text))
         return num_own / (num_own + num_others)
-
-
-def _checked(name: str, key: str) -> str:
-    """Return the name of a script. Raises ConfigError if there is none with this name."""
-    try:
-        if not re.fullmatch("[A-Za-z_]+", name):
-            raise ValueError(name)
-        regex.compile(rf"\p{{Script={name}}}")
-    except (ValueError, regex.error):
-        raise ConfigError(
-            f"{key}: '{name}' is no script of Unicode; write one such as Latin, Cyrillic, Greek, Arabic, Devanagari, "
-            "Han or Hangul"
-        ) from None
-    return name
 
 
 REASONS = {

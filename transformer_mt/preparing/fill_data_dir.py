@@ -196,9 +196,8 @@ def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
         workers.close()
 
 
-def _write_summary(  # must be last: if this file exists, the stage has finished
-    plan: Plan, counts: dict[str, PairCounts], trained: TrainingSet
-) -> None:
+def _write_summary(plan: Plan, counts: dict[str, PairCounts], trained: TrainingSet) -> None:
+    """Write the last file: if it exists, the stage has finished."""
     tokenizer, origin = plan.tokenizer, TokenizerOrigin.load(plan.directory)
     from_the_hub = any(text.hub for text in splits_of(plan.corpus).values())
     read_the_hub = ["datasets"] if from_the_hub else []  # otherwise the package may be missing

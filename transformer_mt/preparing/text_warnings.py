@@ -24,9 +24,7 @@ _CASED = ("Latin", "Cyrillic", "Greek", "Armenian")  # not Georgian, which write
 _FEWEST_CAPITALS = 0.002  # share of the letters; in Multi30k, with one in each sentence, it is 0.02
 _MANY_MARKS = 1  # percent of the lines
 _LONG_WORDS, _LONG_CHARACTERS, _SHORT_WORDS = 100, 250, 1.5  # of a line, on average
-_RELATED = (
-    0.3  # correlation of lengths; in Tatoeba and Multi30k it is 0.89, and if a side of Multi30k is shifted, -0.21
-)
+_RELATED = 0.3  # correlation of lengths; it is 0.89 in Tatoeba and Multi30k, and -0.21 if a side of one is shifted
 _VARIED = 3.0  # words of a line, on average; lengths of shorter lines say little
 
 
