@@ -204,7 +204,7 @@ def _write_lists(
                 dropped = Counter(record.dropped) + Counter(duplicate=len(repeated))
                 result.counts[name] += PairCounts(len(rows), dropped, int(sources.sum()), int(targets.sum()))
                 places = {(which, kind, line): place for which, kind, line, place in record.found}
-                result.overlaps.merge(Overlaps(maker.held_out, places))
+                result.overlaps.found = places | result.overlaps.found  # the first place stays
                 lines.add_lengths(sources - 1, targets - 1)
                 lines.sentences.update(np.fromfile(maker.directory / path / SENTENCES, np.int32)[rows].tolist())
                 longest = np.maximum(longest, [sources.max(initial=0), targets.max(initial=0)])

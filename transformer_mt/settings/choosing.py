@@ -52,13 +52,11 @@ FEWEST_TOKENS = (0, 1.0, 2.0)
 FEWEST_WORDS = (0, 300_000, 5_000_000)
 """A size needs at least so many words of text; otherwise it learns the text by heart."""
 
-VOCABULARIES = {60_000: 1000, 250_000: 2000, 700_000: 4000, 5_000_000: 8000, 30_000_000: 16_000}
-"""The size of the vocabulary for a text of fewer words than this; MOST_PIECES for longer ones."""
-MOST_PIECES = 32_000
+VOCABULARIES = {60_000: 1000, 250_000: 2000, 700_000: 4000, 5_000_000: 8000, 30_000_000: 16_000, math.inf: 32_000}
+"""The size of the vocabulary for a text of fewer words than this."""
 
-DROPOUTS = {4: 0.0, 12: 0.1, 30: 0.2}
-"""The dropout for fewer epochs than this; MOST_DROPOUT for more: a text that is read often is learnt by heart."""
-MOST_DROPOUT = 0.3
+DROPOUTS = {4: 0.0, 12: 0.1, 30: 0.2, math.inf: 0.3}
+"""The dropout for fewer epochs than this: a text that is read often is learnt by heart."""
 
 PEAK_RATES = (6e-3, 4e-3, 2e-3)
 """The learning rate of each size, with training.optimizer=muon."""
@@ -103,8 +101,8 @@ def choose(text: Text, minutes: float, speeds: Mapping[Size, float]) -> Chosen:
     num_epochs = max_steps * per_update / text.num_tokens
     return Chosen(
         size=size,
-        vocab_size=next((pieces for words, pieces in VOCABULARIES.items() if text.num_words < words), MOST_PIECES),
-        dropout=next((dropout for epochs, dropout in DROPOUTS.items() if num_epochs < epochs), MOST_DROPOUT),
+        vocab_size=next(pieces for words, pieces in VOCABULARIES.items() if text.num_words < words),
+        dropout=next(dropout for epochs, dropout in DROPOUTS.items() if num_epochs < epochs),
         tokens_per_batch=tokens_per_batch,
         max_steps=max_steps,
         warmup_steps=min(500, max_steps // 10),
