@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from pydantic import ValidationError
 
 from transformer_mt.base.errors import ConfigError, UserError
 from transformer_mt.base.wording import duration
+from transformer_mt.preparing.fill_data_dir import open_texts
 from transformer_mt.preparing.measured_text import SideMeasures, TextMeasures, measure, table
-from transformer_mt.preparing.text_warnings import check_text, text_warnings
+from transformer_mt.preparing.text_warnings import check_text, corpus_warnings, text_warnings
 from transformer_mt.settings.choosing import Chosen, Size, Text, candidates, choose
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText, TokenizerConfig
 from transformer_mt.settings.reading import load_config, parse_yaml
@@ -33,17 +35,52 @@ SAMPLE = 10_000  # sentences
 PIECES = 130  # for 100 words, about
 LONGEST = 256  # tokens; longer sentences are left out of training
 
-FIXED: dict[str, Any] = {"optimizer": "muon", "schedule": "linear", "clip_norm": 1.0}
-"""Settings of training that do not depend on the text."""
-REASONS = {
-    "optimizer": "needs fewer updates than Adam",
-    "schedule": "falls to 0 at the end: best if updates are few",
-    "clip_norm": "makes an odd batch harmless",
+FIXED: dict[str, tuple[Any, str]] = {
+    "optimizer": ("muon", "needs fewer updates than Adam"),
+    "schedule": ("linear", "falls to 0 at the end: best if updates are few"),
+    "clip_norm": (1.0, "makes an odd batch harmless"),
 }
+"""Settings of training that do not depend on the text, each with its reason."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure the text and the machine, and write a configuration."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if not arguments.minutes >= 1:
+        parser.error("--minutes must be at least 1")
+    corpus = corpus_of(arguments.corpus, arguments.source, arguments.target)
+    output = arguments.output or Path(f"{name_of(corpus)}.yaml")
+    if os.path.lexists(output):
+        raise UserError(f"{output} exists already; delete it, or choose another name with --output")
+    if not output.parent.is_dir():
+        raise UserError(f"{output.parent} is no directory: make it, or choose another place with --output")
+    measures = measured(corpus)
+    share, num_held = share_for(measures)
+    print(f"held out: about {num_held:,} pairs for validation, and as many for the test", flush=True)
+    num_pairs = round(measures.num_usable * (1 - 2 * share))
+    text = Text(num_pairs, round(num_pairs * measures.target.mean_words), num_characters(measures))
+    speeds = measured_speeds(candidates(text), measures)
+    chosen = choose(text, arguments.minutes, speeds)
+    write_whole(output, configuration(corpus, measures, text, chosen, output.stem))
+    load_config(output)
+    print(f"wrote {output}: {chosen.size}, {chosen.max_steps:,} updates, about {duration(chosen.seconds)} of training")
+    print(f"next: {shlex.join(cli.command('train', str(output), '--all'))}")
+    return 0
+
+
+def measured(corpus: CorpusConfig) -> TextMeasures:
+    """Measure the text, and print the measures and the warnings. Raises CorpusError if it cannot teach a model."""
+    opened = open_texts(corpus)
+    measures = measure(corpus, FiltersConfig(), opened)
+    print(table(measures), flush=True)
+    check_text(measures)
+    for warning in [*corpus_warnings(corpus, opened), *text_warnings(measures)]:
+        print(f"warning: {warning}", file=sys.stderr)
+    return measures
+
+
+def _parser() -> ArgumentParser:
     parser = cli.parser(
         "new",
         "Measures a text and this machine, and writes a configuration for them: the sizes of vocabulary and model,\n"
@@ -56,38 +93,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("corpus", metavar="CORPUS", nargs="+", help="the text")
     parser.add_argument("--from", dest="source", metavar="CODE", required=True, help="the language of the source")
     parser.add_argument("--to", dest="target", metavar="CODE", required=True, help="the language of the target")
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        default=60.0,
-        help="how long all stages may take together on this machine (default: 60)",
-    )
-    parser.add_argument("--output", metavar="FILE", type=Path, help="the configuration (default: <CORPUS>.yaml)")
-    arguments = parser.parse_args(argv)
-    if not arguments.minutes >= 1:
-        parser.error("--minutes must be at least 1")
-    corpus = corpus_of(arguments.corpus, arguments.source, arguments.target)
-    output = arguments.output or Path(f"{name_of(corpus)}.yaml")
-    if os.path.lexists(output):
-        raise UserError(f"{output} exists already; delete it, or choose another name with --output")
-    if not output.parent.is_dir():
-        raise UserError(f"{output.parent} is no directory: make it, or choose another place with --output")
-    measures = measure(corpus, FiltersConfig())
-    print(table(measures), flush=True)
-    check_text(measures)
-    for warning in text_warnings(measures):
-        print(f"warning: {warning}", file=sys.stderr)
-    share, num_held = share_for(measures)
-    print(f"held out: about {num_held:,} pairs for validation, and as many for the test", flush=True)
-    num_pairs = round(measures.num_usable * (1 - 2 * share))
-    text = Text(num_pairs, round(num_pairs * measures.target.mean_words), num_characters(measures))
-    speeds = measured_speeds(candidates(text), measures)
-    chosen = choose(text, arguments.minutes, speeds)
-    write_whole(output, configuration(corpus, measures, text, chosen, output.stem))
-    load_config(output)
-    print(f"wrote {output}: {chosen.size}, {chosen.max_steps:,} updates, about {duration(chosen.seconds)} of training")
-    print(f"next: {shlex.join(cli.command('train', str(output), '--all'))}")
-    return 0
+    minutes = "how long all stages may take together on this machine (default: 60)"
+    parser.add_argument("--minutes", type=float, default=60.0, help=minutes)
+    output = "the configuration (default: <CORPUS>.yaml)"
+    parser.add_argument("--output", metavar="FILE", type=Path, help=output)
+    return parser
 
 
 def name_of(corpus: CorpusConfig) -> str:
@@ -129,11 +139,10 @@ def measured_speeds(sizes: Sequence[Size], measures: TextMeasures) -> dict[Size,
 
     found: dict[Size, float] = {}
     lengths = random_lengths(measures.source), random_lengths(measures.target)
+    training = TrainingConfig(tokens_per_batch=1024, **{key: value for key, (value, _) in FIXED.items()})
     for size in sizes:
         model = TransformerConfig(**model_settings(size))
-        speed = trial(
-            model, TrainingConfig(**FIXED, tokens_per_batch=1024), 4000, lengths, SECONDS / 4
-        ).tokens_per_second
+        speed = trial(model, training, 4000, lengths, SECONDS / 4).tokens_per_second
         print(f"{size}: {speed:,.0f} target tokens a second on this machine", flush=True)
         found[size] = speed
     return found
@@ -162,7 +171,7 @@ def share_for(measures: TextMeasures) -> tuple[float, int]:
 
 def configuration(corpus: CorpusConfig, measures: TextMeasures, text: Text, chosen: Chosen, name: str) -> str:
     """Return the text of the configuration, with a reason beside each number."""
-    (share, num_held), every = share_for(measures), 50 * math.ceil(chosen.max_steps / 500)
+    share, num_held = share_for(measures)
     held_out = f"about {num_held:,} pairs, chosen by a hash of the source"
     values: dict[str, dict[str, tuple[Any, str]]] = {
         "corpus": {
@@ -177,15 +186,7 @@ def configuration(corpus: CorpusConfig, measures: TextMeasures, text: Text, chos
         },
         "model": {key: (value, "") for key, value in model_settings(chosen.size).items()}
         | {"dropout": (chosen.dropout, f"training reads the text {chosen.num_epochs:,.0f} times")},
-        "training": {
-            "max_steps": (chosen.max_steps, f"updates: about {duration(chosen.seconds)}, without validations"),
-            "tokens_per_batch": (chosen.tokens_per_batch, "small enough for many updates"),
-            **{key: (value, REASONS.get(key, "")) for key, value in FIXED.items()},
-            "peak_lr": (chosen.peak_lr, f"for Muon and width {chosen.size.d_model}"),
-            "warmup_steps": (chosen.warmup_steps, "a tenth of the updates, at most 500"),
-            "validate_every": (every, "ten times or so"),
-            "save_every": (every, ""),
-        },
+        "training": _training_settings(chosen),
         "averaging": {"checkpoints": (1, "with schedule=linear, the last weights are as good as a mean")},
     }
     lines = [f"# For {text.num_pairs:,} pairs. `python -m transformer_mt settings` explains each setting."]
@@ -196,6 +197,20 @@ def configuration(corpus: CorpusConfig, measures: TextMeasures, text: Text, chos
             line = f"  {key}: {_yaml(value)}"
             lines.append(f"{line}  # {reason}" if reason else line)
     return "\n".join(lines) + "\n"
+
+
+def _training_settings(chosen: Chosen) -> dict[str, tuple[Any, str]]:
+    """Return the settings of training, each with its reason."""
+    every = 50 * math.ceil(chosen.max_steps / 500)
+    return {
+        "max_steps": (chosen.max_steps, f"updates: about {duration(chosen.seconds)}, without validations"),
+        "tokens_per_batch": (chosen.tokens_per_batch, "small enough for many updates"),
+        **FIXED,
+        "peak_lr": (chosen.peak_lr, f"for Muon and width {chosen.size.d_model}"),
+        "warmup_steps": (chosen.warmup_steps, "a tenth of the updates, at most 500"),
+        "validate_every": (every, "ten times or so"),
+        "save_every": (every, ""),
+    }
 
 
 def _yaml(value: Any) -> str:

@@ -5,12 +5,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.errors import CorpusError, EvaluationError
 from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.filters import TextFilters
-from transformer_mt.evaluation.metrics import check_tokeniser, cut_warning, tokenised_warning
-from transformer_mt.preparing.corpus_warnings import header_warnings, tag_warnings, twice_warnings
+from transformer_mt.evaluation.metrics import check_tokeniser, check_words, tokenised_warning
 from transformer_mt.preparing.data_files import hold_data_dir
 from transformer_mt.preparing.fill_data_dir import (
     Plan,
@@ -30,6 +29,7 @@ from transformer_mt.preparing.prepared import (
     read_prepared,
     trained_on,
 )
+from transformer_mt.preparing.text_warnings import corpus_warnings
 from transformer_mt.preparing.tokenizer_training import ORIGIN, TokenizerOrigin, check_tag, kept_tokenizer, sample_of
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, load_config
@@ -69,8 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         nargs="?",
         type=cli.positive,
         const=MOST_PAIRS,
-        help="write nothing; show, with examples, what the filters would remove from at most N pairs of each training "
-        f"corpus (default: {MOST_PAIRS}), spread evenly over it",
+        help="write nothing; show what the first N pairs of each training corpus are like, and with examples what the "
+        f"filters would remove (default: {MOST_PAIRS:,})",
     )
     arguments = parser.parse_intermixed_args(argv)
     config = load_config(arguments.config, arguments.overrides)
@@ -100,14 +100,10 @@ def prepare(config: Config, num_workers: int = 1) -> None:
         return
     pairs = open_splits(config.corpus)
     digests = {name: corpus.digest() for name, corpus in pairs.items()}
-    sets = {name: corpus for name, corpus in pairs.items() if not is_training(name)}
-    headers = header_warnings(config.corpus, [(splits[name], corpus) for name, corpus in pairs.items()])
-    training = {name: text for name, text in splits.items() if is_training(name)}
-    twice = twice_warnings(training, digests)
-    for warning in [*tag_warnings(config.corpus), *twice, *headers, *_text_warnings(sets)]:
+    for warning in [*corpus_warnings(config.corpus, pairs), *_text_warnings(pairs)]:
         print(f"warning: {warning}", file=sys.stderr)
     existing = _existing_tokenizer(config.tokenizer.from_, config) if config.tokenizer.from_ else None
-    held_out = held_out_of(sets)
+    held_out = held_out_of(pairs)
     texts = TextFilters.of(config.filters, config.corpus, held_out)
     with hold_data_dir(directory, splits.values()):
         if _is_done(directory, config, digests):  # another process may have just finished it
@@ -123,13 +119,16 @@ def prepare(config: Config, num_workers: int = 1) -> None:
         fill_data_dir(plan, num_workers)
 
 
-def _text_warnings(sets: dict[str, Corpus]) -> Iterator[str]:
-    """Warnings about targets that are not plain text: `evaluate` would give them only after training."""
-    for name, corpus in sets.items():
-        targets = [target for _, target in corpus.pairs()]
-        for warning_of in (cut_warning, tokenised_warning):
-            if warning := warning_of(f"targets of {name}", targets):
-                yield warning
+def _text_warnings(opened: dict[str, Corpus]) -> Iterator[str]:
+    """Warnings about targets to score with that are not plain text: `evaluate` would give them only after training."""
+    for name, corpus in opened.items():
+        targets = [] if is_training(name) else [target for _, target in corpus.pairs()]
+        try:
+            check_words([targets], [f"targets of {name}"])
+        except EvaluationError as error:
+            yield str(error)
+        if warning := tokenised_warning(f"targets of {name}", targets):
+            yield warning
 
 
 def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:

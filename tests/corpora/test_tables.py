@@ -8,7 +8,7 @@ from helpers.messages import message, says
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BadPair
-from transformer_mt.preparing.corpus_warnings import header_warnings
+from transformer_mt.preparing.text_warnings import header_warnings
 from transformer_mt.settings.corpus_settings import CorpusConfig
 
 

@@ -15,7 +15,9 @@ import pytest
 
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.opening import open_corpus
-from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
+from transformer_mt.preparing.fill_data_dir import open_texts
+from transformer_mt.preparing.measured_text import TextMeasures, measure
+from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText
 
 Pairs = Sequence[tuple[str, str]]
 PACKINGS = ("", ".gz", ".zst", ".xz")
@@ -36,6 +38,10 @@ def only_training(train: object, source: str = "en", target: str = "de", valid: 
     """A configuration of this training text, of which a share is the validation set, unless one is given."""
     languages = {"source_language": source, "target_language": target}
     return CorpusConfig.model_validate({**languages, "train": train, "valid": valid or {"share": 0.05}, "test": {}})
+
+
+def measured(corpus: CorpusConfig, filters: FiltersConfig) -> TextMeasures:
+    return measure(corpus, filters, open_texts(corpus))
 
 
 def pack(content: bytes, packing: str) -> bytes:

@@ -2,17 +2,18 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
-from helpers.forms import only_training, write_form
+from helpers.forms import measured, only_training, write_form
 from helpers.tiny import demo_pairs
 
-from transformer_mt import prepare
 from transformer_mt.corpora.filters import REASONS, letters_by_script
 from transformer_mt.corpora.text_traits import telling_words
+from transformer_mt.preparing.fill_data_dir import open_texts
 from transformer_mt.preparing.measured_text import TextMeasures, measure, table
+from transformer_mt.preparing.pair_counts import KEPT
 from transformer_mt.settings.corpus_settings import FiltersConfig
 from transformer_mt.text.tokenizer import clean
 
@@ -32,7 +33,7 @@ ALL = FiltersConfig(identical=True, duplicates=True, min_characters=5, max_chara
 
 def numbers(measures: TextMeasures) -> dict[str, object]:
     """Everything that is measured, apart from the place."""
-    names = ("num_read", "num_pairs", "num_different", "num_repeated", "num_equal", "num_usable", "left_out")
+    names = ("num_read", "num_pairs", "num_different", "num_repeated", "num_equal", "num_usable", "by_reason")
     of_side = "lengths characters num_own_words num_other_words num_tokenised num_in_pieces num_with_entities"
     sides = {"source": measures.source, "target": measures.target}
     return {name: getattr(measures, name) for name in names} | {
@@ -42,19 +43,19 @@ def numbers(measures: TextMeasures) -> dict[str, object]:
     }
 
 
-def measured(directory: Path, pairs: list[tuple[str, str]], **languages: str) -> TextMeasures:
-    return measure(only_training(write_form(directory, "files", pairs), **languages), FiltersConfig())
+def measures_of(directory: Path, pairs: list[tuple[str, str]], **languages: str) -> TextMeasures:
+    return measured(only_training(write_form(directory, "files", pairs), **languages), FiltersConfig())
 
 
 @pytest.fixture(scope="module")
 def measures(tmp_path_factory) -> TextMeasures:
-    return measured(tmp_path_factory.mktemp("text"), PAIRS)
+    return measures_of(tmp_path_factory.mktemp("text"), PAIRS)
 
 
 def test_pairs_are_counted_as_they_are_once_they_are_clean(measures):
     pairs = [(clean(source), clean(target)) for source, target in PAIRS]
     good = [pair for pair in pairs if all(pair)]
-    assert measures.num_read == len(PAIRS) and measures.left_out["blank"] == len(PAIRS) - len(good) == 6
+    assert measures.num_read == len(PAIRS) and measures.by_reason["blank"] == len(PAIRS) - len(good) == 6
     assert measures.num_pairs == len(good) and measures.num_different == len(set(good))
     assert measures.num_equal == sum(source == target for source, target in good) == 4
     assert measures.source.num_different == len({source for source, _ in good}) < measures.num_different
@@ -98,8 +99,8 @@ def test_letters_belong_to_scripts():
 
 def test_a_language_without_spaces_is_measured_in_characters(tmp_path):
     pairs = [("我 喜欢。", "我 喜欢。")] * 2
-    assert measured(tmp_path, pairs, source="en", target="zh").source.lengths == {2: 2}
-    found = measured(tmp_path, pairs, source="ko", target="zh-CN")
+    assert measures_of(tmp_path, pairs, source="en", target="zh").source.lengths == {2: 2}
+    found = measures_of(tmp_path, pairs, source="ko", target="zh-CN")
     assert found.source.lengths == {2: 2} and found.target.lengths == {4: 2}
     assert "2.0 words a line" in table(found) and "4.0 characters a line" in table(found)
 
@@ -111,36 +112,38 @@ def test_one_corpus_or_several_are_measured_the_same(tmp_path):
         (tmp_path / name).mkdir()
     keys = {name: write_form(tmp_path / name, "files", part) for name, part in parts.items()}
     listed = [{"name": name, **keys[name]} for name in ("a", "b")]
-    whole, several = (measure(only_training(train, valid=keys["valid"]), ALL) for train in (keys["whole"], listed))
-    assert numbers(whole) == numbers(several) and whole.left_out["held_out"]
+    whole, several = (measured(only_training(train, valid=keys["valid"]), ALL) for train in (keys["whole"], listed))
+    assert numbers(whole) == numbers(several) and whole.by_reason["held_out"]
     assert whole.correlation == pytest.approx(several.correlation)
 
 
-def test_the_filters_leave_out_what_prepare_would(tmp_path, capsys):
-    """`prepare --look` counts with the same filters, but from a sample, which holds everything here."""
-    (tmp_path / "valid").mkdir()
-    train, valid = write_form(tmp_path, "files", PAIRS[-400:]), write_form(tmp_path / "valid", "files", PAIRS[:20])
-    corpus = only_training(train, valid=valid)
-    content = {"data_dir": str(tmp_path / "data"), "run_dir": str(tmp_path / "run")}
-    content |= {"corpus": corpus.model_dump(exclude_defaults=True), "filters": ALL.model_dump(exclude_defaults=True)}
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(content))
-    assert prepare.main([str(tmp_path / "config.yaml"), "--look", "100000"]) == 0
-    shown, left_out = capsys.readouterr().out, measure(corpus, ALL).left_out
-    assert {"blank", "identical", "duplicate", "held_out", "too_short", "too_long", "wrong_script"} <= {*left_out}
-    for reason, words in REASONS.items():
-        number = next((line.split()[-2] for line in shown.splitlines() if line.startswith(f"  {words} ")), "0")
-        assert left_out[reason] == int(number), reason
+def test_the_first_pairs_of_each_corpus_are_measured_as_if_there_were_no_others(tmp_path):
+    keys = []
+    for name, pairs in {"a": PAIRS, "b": PAIRS[:50], "c": PAIRS[:2100], "d": PAIRS[:50]}.items():
+        (tmp_path / name).mkdir()
+        keys.append({"name": name, **write_form(tmp_path / name, "files", pairs)})
+    large, small = only_training(keys[:2]), only_training(keys[2:])
+    assert numbers(measure(large, ALL, open_texts(large), most=2100)) == numbers(measured(small, ALL))
 
 
-def test_the_table_is_short_and_fits_into_100_columns(measures):
-    many = measure_of_everything(measures)
-    for each in (measures, many):
+def test_examples_come_from_all_parts_of_the_text(tmp_path):
+    places = []
+    for number in range(10):
+        (tmp_path / str(number)).mkdir()
+        pairs = demo_pairs(700)[number:] + [("", "blank")] * 5
+        found = measures_of(tmp_path / str(number), pairs).examples
+        assert [len(found[reason]) for reason in (KEPT, "blank")] == [3, 3]
+        for reason, examples in found.items():
+            for place, pair in examples:
+                assert pair == pairs[int(place.split(":")[1]) - 1] and (pair[0] == "") == (reason == "blank")
+        places += [int(place.split(":")[1]) for place, _ in found[KEPT]]
+    assert min(places) < 150 and max(places) > 550 and 250 < sum(places) / len(places) < 450
+
+
+def test_the_table_fits_into_100_columns_and_has_every_reason(measures):
+    reasons = Counter(dict.fromkeys([KEPT, *REASONS], 10**8))
+    large = replace(measures, by_reason=reasons, counts={"train": reasons})
+    for each in (measures, large):
         lines = table(each).splitlines()
-        assert max(map(len, lines)) <= 100 and len(lines) <= 14
-    assert all(words in " ".join(table(many).split()) for words in REASONS.values())
-
-
-def measure_of_everything(measures: TextMeasures) -> TextMeasures:
-    """Measures of a large text with every reason to leave pairs out."""
-    counts = Counter(dict.fromkeys(REASONS, 10**8))
-    return TextMeasures("x", measures.source, measures.target, FiltersConfig(), 10**10, by_text=counts)
+        assert max(map(len, lines)) <= 100
+    assert all(f"  {words} " in table(large) for words in REASONS.values())

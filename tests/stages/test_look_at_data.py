@@ -1,19 +1,20 @@
 """`prepare --look` shows what `prepare` would leave out, with examples, and writes nothing."""
 
+import json
 import os
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
 from helpers.messages import message
+from helpers.thorough import thorough
 
 from transformer_mt import prepare
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.corpora.corpus import BLOCK, OTHER_LANGUAGES, BadPair, Corpus, blocks_of_file
-from transformer_mt.preparing import fill_data_dir, look_at_data
-from transformer_mt.preparing.look_at_data import Sample
+from transformer_mt.corpora.filters import REASONS
+from transformer_mt.preparing import fill_data_dir
 
 GOOD = [(f"Good sentence of words {'x' * (i % 7)} and {i}.", f"Guter Satz {i} von {i * i % 97}!") for i in range(400)]
 PLANTED = {
@@ -75,7 +76,7 @@ def test_each_planted_pair_is_counted_and_shown_with_its_place(config, capsys):
     assert look(config, *ALL) == 0
     said = capsys.readouterr()
     table = rows(said.out)
-    words = {reason: look_at_data.REASONS[reason] for reason in PLANTED}
+    words = {reason: REASONS[reason] for reason in PLANTED}
     assert {reason: table[words[reason]] for reason in PLANTED} == dict.fromkeys(PLANTED, 1)
     assert (table["kept"], table["left out"]) == (400, 10)
     for number, (reason, pair) in enumerate(PLANTED.items(), start=401):
@@ -83,21 +84,31 @@ def test_each_planted_pair_is_counted_and_shown_with_its_place(config, capsys):
         assert place == f"  {config.parent / 'train.en'}:{number}"
         assert target.strip() == pair[1].strip()
         assert source.strip()[:7].strip() == (pair[0].replace("\x1b", "\\x1b")[:7].strip() or "(blank)")
-    assert "train: looked at 410 pairs of 410; nothing is written" in said.out
-    assert "looks for duplicates" not in said.out
+    assert re.match("pairs +410\n +repeat an earlier pair: 1; have equal sides: 1\n", said.out)
+    assert "reads only the first" not in said.out
     assert "lengths in subword pieces" in said.err and "there is no tokenizer yet" in said.err
     assert sorted(os.listdir(config.parent)) == before
 
 
-def test_it_finds_what_prepare_leaves_out(config, capsys):
-    assert prepare.main([str(config), *ALL, "corpus.max_length=70"]) == 0
-    prepared = capsys.readouterr().out
+@pytest.mark.parametrize("form", ["one corpus", *thorough("shares", "tags")])
+def test_it_finds_what_prepare_leaves_out(config, form, capsys):
+    path, tagged = {"path": str(config.parent / "train")}, {"name": "c", "tag": "<t>"}
+    of_corpus = {
+        "one corpus": [],
+        "shares": ["corpus.valid={share: 0.1}", "corpus.test={own: {share: 0.2}}"],
+        "tags": ["corpus.train=" + json.dumps([{"name": "a", **path}, {"name": "b", **path}, {**tagged, **path}])],
+    }[form]
+    settings = [*ALL, "corpus.max_length=70", *of_corpus]
+    assert prepare.main([str(config), *settings]) == 0
+    prepared = capsys.readouterr()
     before = {path: path.stat().st_mtime_ns for path in config.parent.rglob("*")}
-    assert look(config, *ALL, "corpus.max_length=70") == 0
+    assert look(config, *settings) == 0
     looked = capsys.readouterr()
-    assert rows(looked.out) == rows(prepared)
-    assert rows(looked.out)["left out"] > 9, "lengths in pieces are looked at with the tokenizer of data_dir"
-    assert looked.err == ""
+    table = looked.out[looked.out.index(" " * 20 + ("train" if form != "tags" else "a")) :]
+    table = table[: table.index("\n\nkept")]
+    assert table in prepared.out
+    assert rows(table)["left out"] > 9, "lengths in pieces are looked at with the tokenizer of data_dir"
+    assert "no tokenizer" not in looked.err
     assert {path: path.stat().st_mtime_ns for path in config.parent.rglob("*")} == before
     assert look(config, "data_dir=elsewhere", f"tokenizer.from={config.parent / 'data'}", "corpus.max_length=5") == 0
     assert rows(capsys.readouterr().out)["too long"] > 400
@@ -117,33 +128,12 @@ def test_a_line_that_seems_to_name_the_columns_is_told_once(config, capsys):
     assert "columns" not in looked.err and rows(looked.out)["kept"] == 400
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
-def test_texts_fit_the_terminal(config, columns, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    write(config.parent, "train", [*GOOD, ("很" * 300, "長い" * 300), ("é\x07" * 200, "x" * 500)])
+def test_of_a_long_text_the_beginning_is_shown(config, capsys):
+    write(config.parent, "train", [*GOOD, ("word " * 100, "é\x07" * 200)])
     assert look(config, "filters.max_characters=100") == 0
-    texts = [
-        line
-        for line in capsys.readouterr().out.split("too long:\n")[1].split("\n\n")[0].splitlines()
-        if line.startswith("      ")
-    ]
-    assert len(texts) == 4 and all(line.endswith("…") for line in texts)
-    width = max(len(line) + sum(char in "很長い" for char in line) for line in texts)
-    assert columns - 4 <= width <= columns
-
-
-def test_the_sample_is_spread_over_the_whole_corpus():
-    pairs = [(str(i), str(i)) for i in range(10_007)]
-    corpus = Corpus(lambda: blocks_of_file("f", iter(pairs)), lambda: "", None)
-    for most in (1, 10, 100, 9_999):
-        sample = Sample.of(corpus, most)
-        numbers = [int(pair[0]) for _, pair in sample.pairs if not isinstance(pair, BadPair)]
-        assert [place for place, _ in sample.pairs] == [f"f:{number + 1}" for number in numbers]
-        assert len(numbers) == most and sample.num_read == 10_007
-        steps = [b - a for a, b in pairwise(numbers)] + [10_007 - numbers[-1], numbers[0] + 1]
-        assert max(steps) <= 4 * 10_007 / most
-    assert Sample.of(corpus, 10_007).pairs == Sample.of(corpus, 99_999).pairs
-    assert len(Sample.of(corpus, 99_999).pairs) == 10_007
+    source, target = capsys.readouterr().out.split("too long:\n")[1].splitlines()[1:3]
+    assert source == "      " + ("word " * 100)[:80] + "… (500 characters)"
+    assert target == "      " + "é\\x07" * 40 + "… (400 characters)"
 
 
 @pytest.mark.parametrize("on_bad_line", ["stop", "skip"])
@@ -155,12 +145,11 @@ def test_bad_lines_are_counted_and_what_prepare_does_there_is_said(config, on_ba
     really, of = fill_data_dir.open_corpus, {"train": corpus}
     monkeypatch.setattr(fill_data_dir, "open_corpus", lambda text: of.get(text.name) or really(text))
     assert look(config, f"filters.on_bad_line={on_bad_line}") == 0
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
     assert rows(out)["unreadable"] == 2
     assert rows(out)["of other languages"] == 1
     assert "  a.tsv:5\n      has 1 column instead of 2; add a tab.\n" in out
-    note = "note: `prepare` would stop at a.tsv:5: has 1 column instead of 2; add a tab. train has 2 unreadable lines"
-    assert (note in out) == (on_bad_line == "stop")
+    assert ("`prepare` would stop at the first, a.tsv:5: has 1 column" in err) == (on_bad_line == "stop")
     if on_bad_line == "stop":
         with pytest.raises(ValueError, match=r"^a\.tsv:5: has 1 column instead of 2; add a tab\.$"):
             prepare.main([str(config)])
@@ -170,31 +159,37 @@ def test_bad_lines_are_counted_and_what_prepare_does_there_is_said(config, on_ba
         assert (table["unreadable"], table["of other languages"], table["kept"]) == (2, 1, 397)
 
 
-def test_of_a_streamed_data_set_only_the_first_pairs_are_read():
+def test_of_a_streamed_data_set_only_the_first_pairs_are_read(config, capsys, monkeypatch):
     read = []
-    corpus = Corpus(lambda: blocks_of_file("f", ((read.append(i) or str(i), "x") for i in range(10_007))), str, None)
-    sample = Sample.of(corpus, 50, only_first=True)
-    assert [pair[0] for _, pair in sample.pairs] == [str(i) for i in range(50)] and sample.num_read == 50
-    assert len(read) <= 2 * BLOCK
-
-
-def test_a_streamed_corpus_is_said_to_be_read_in_part(config, capsys, monkeypatch):
-    corpus = Corpus(lambda: blocks_of_file("f", iter([*GOOD, GOOD[0]] * 30)), lambda: "d", None)
+    pairs = [*GOOD, GOOD[0]] * 30
+    corpus = Corpus(lambda: blocks_of_file("f", ((read.append(a), (a, b))[1] for a, b in pairs)), lambda: "d", None)
     really = fill_data_dir.open_corpus
     monkeypatch.setattr(fill_data_dir, "open_corpus", lambda text: corpus if text.streaming else really(text))
     streamed = "corpus.train={hub: x, split: train, streaming: true}"
-    assert prepare.main([str(config), streamed, "filters.duplicates=true", "--look", "300"]) == 0
+    assert prepare.main([str(config), streamed, "--look", str(BLOCK)]) == 0
     out = capsys.readouterr().out
-    assert "train: looked at 300 pairs, the first of a streamed data set, which is not read further; nothing" in out
-    assert "note: this looks for duplicates only among these pairs" in out
+    assert rows(out.replace(",", ""))["kept"] == BLOCK == len(read)
+    assert f"note: this reads only the first {BLOCK:,} pairs of each corpus" in out
 
 
 def test_pairs_that_are_kept_are_shown_so_that_mixed_up_sides_are_seen(config, capsys):
     assert look(config) == 0
     kept = capsys.readouterr().out.split("\n\nkept, each source above its target:\n")[1].splitlines()
     train = config.parent / "train.en"
-    assert kept[0].startswith(f"  {train}:") and kept[9] == ""
-    assert kept[:3] == [f"  {train}:1", "      " + GOOD[0][0], "      " + GOOD[0][1]]
+    assert kept[9] == ""
+    for place, source, target in zip(kept[:9:3], kept[1:9:3], kept[2:9:3], strict=True):
+        number = int(place.removeprefix(f"  {train}:"))
+        assert [source, target] == [f"      {text}" for text in GOOD[number - 1]]
+
+
+def test_mistakes_in_the_text_are_told(config, capsys):
+    write(config.parent, "train", [(pair[0], "Immer derselbe Satz.") for pair in GOOD])
+    (config.parent / "test.en").write_text("a\n")
+    (config.parent / "test.de").write_text("b\n")
+    assert look(config, f"corpus.test={{own: {{path: {config.parent / 'test'}, tag: <t>}}}}") == 0
+    warnings = capsys.readouterr().err
+    assert "warning: the 400 different pairs have only 1 different target" in warnings
+    assert "warning: corpus.test.own has the tag <t>" in warnings
 
 
 def test_the_number_of_pairs_is_checked(config, capsys):
@@ -204,8 +199,7 @@ def test_the_number_of_pairs_is_checked(config, capsys):
     assert prepare.main([str(config), "--look"]) == 0
     assert prepare.main([str(config), "filters.duplicates=true", "--look", "7"]) == 0
     said = capsys.readouterr().out
-    assert "looked at 7 pairs of 410, spread evenly over it" in said
-    assert "note: this looks for duplicates only among these pairs" in said
+    assert "note: this reads only the first 7 pairs of each corpus" in said and rows(said)["kept"] == 7
 
 
 def test_a_script_that_is_not_known_is_said_before_anything_is_read(config):

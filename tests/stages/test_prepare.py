@@ -16,7 +16,7 @@ from transformer_mt.base.errors import ConfigError, CorpusError, DirectoryError,
 from transformer_mt.base.languages import UNK
 from transformer_mt.batches.encoded import EncodedCorpus, Text, places_of_pairs
 from transformer_mt.prepare import main
-from transformer_mt.preparing.corpus_warnings import twice_warnings
+from transformer_mt.preparing.text_warnings import twice_warnings
 from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.storage.checksums import SUMS
 from transformer_mt.text.tokenizer import Tokenizer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_mt.preparing.corpus_warnings import tag_warnings
+from transformer_mt.preparing.text_warnings import tag_warnings
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.text.tokenizer import tagged
 

@@ -82,8 +82,14 @@ class Script:
 
         Raises ConfigError if there is no such script. The error names `key`, the key of the configuration.
         """
-        own = "".join(rf"\p{{Script={_checked(name.strip(), key)}}}" for name in names.split("+"))
-        letters = regex.compile(rf"[\p{{L}}&&[{own}]]", regex.V1)
+        own = "".join(rf"\p{{Script={name}}}" for name in names.split("+"))
+        try:
+            letters = regex.compile(rf"[\p{{L}}&&[{own}]]", regex.V1)
+        except regex.error:
+            raise ConfigError(
+                f"{key}: '{names}' is no script of Unicode; write one such as Latin, Cyrillic, Greek, Arabic, "
+                "Devanagari, Han or Hangul"
+            ) from None
         others = regex.compile(rf"[\p{{L}}--[{own}\p{{Script=Common}}\p{{Script=Inherited}}]]", regex.V1)
         return cls(letters, others, letters.match("A") is not None)
 
@@ -96,20 +102,6 @@ class Script:
             return 1.0
         num_own = len(self.letters.findall(text))
         return num_own / (num_own + num_others)
-
-
-def _checked(name: str, key: str) -> str:
-    """Return the name of a script. Raises ConfigError if there is none with this name."""
-    try:
-        if not re.fullmatch("[A-Za-z_]+", name):
-            raise ValueError(name)
-        regex.compile(rf"\p{{Script={name}}}")
-    except (ValueError, regex.error):
-        raise ConfigError(
-            f"{key}: '{name}' is no script of Unicode; write one such as Latin, Cyrillic, Greek, Arabic, Devanagari, "
-            "Han or Hangul"
-        ) from None
-    return name
 
 
 REASONS = {
@@ -144,42 +136,37 @@ class TextFilters:
 
     settings: FiltersConfig
     held_out: Collection[str]
-    """The sentences of the validation and test sets, of both sides; empty if filters.held_out is false."""
+    """The sentences of the validation and test sets, of both sides."""
     sides: "Mapping[Languages, tuple[SideFilters, SideFilters]]"
     """The filters of source and target, by the languages of a corpus."""
-    languages: Languages
-    """The languages of the configuration."""
     held_share: float
     """The share of the training text that is held out as validation and test sets."""
 
     @classmethod
     def of(cls, settings: FiltersConfig, corpus: CorpusConfig, held_out: HeldOut) -> "TextFilters":
         """Make the filters. Raises ConfigError if filters.min_script_share needs an unknown script."""
-        own = corpus.source_language, corpus.target_language
-        all_languages = {own, *map(corpus.languages_of, corpus.training_corpora)}
         sides = {
             (source, target): (SideFilters.of(settings, source, "source"), SideFilters.of(settings, target, "target"))
-            for source, target in all_languages
+            for source, target in map(corpus.languages_of, corpus.training_corpora)
         }
-        held = frozenset(held_out.sources | held_out.targets) if settings.held_out else frozenset[str]()
         held_share = max((end for _, end in corpus.held_shares.values()), default=0.0)
-        return cls(settings, held, sides, own, held_share)
+        return cls(settings, frozenset(held_out.sources | held_out.targets), sides, held_share)
 
     @cached_property
     def _look_at_text(self) -> bool:
         return self.settings.look_at_text
 
-    def reason(self, source: str, target: str, languages: Languages | None = None) -> str | None:
+    def reason(self, source: str, target: str, languages: Languages) -> str | None:
         """Return the reason to leave out a pair, one of REASONS; None if it stays.
 
-        The texts are results of `clean`, without a tag. `languages` are the languages of their corpus; None: those of
-        the configuration.
+        The texts are results of `clean`, without a tag. `languages` are the languages of their corpus.
         """
         if not source or not target:
             return "blank"
-        if source in self.held_out or target in self.held_out or self.is_of_held_share(source):
+        is_held_out = self.settings.held_out and (source in self.held_out or target in self.held_out)
+        if is_held_out or self.is_of_held_share(source):
             return "held_out"
-        return self.reason_switched_on(source, target, languages or self.languages) if self._look_at_text else None
+        return self.reason_switched_on(source, target, languages) if self._look_at_text else None
 
     def is_of_held_share(self, source: str) -> bool:
         """Whether a pair with this source belongs to a validation or test set that is a share of the training text."""
@@ -207,10 +194,8 @@ class TextFilters:
 class SideFilters:
     """The filters that need the characters of one side."""
 
+    settings: FiltersConfig
     script: Script | None
-    min_script_share: float
-    max_digit_share: float
-    max_punctuation_share: float
 
     @classmethod
     def of(cls, settings: FiltersConfig, language: str, side: str) -> "SideFilters":
@@ -224,16 +209,17 @@ class SideFilters:
                     f"{language}-Latn"
                 )
             script = Script.named(name, key)
-        return cls(script, settings.min_script_share, settings.max_digit_share, settings.max_punctuation_share)
+        return cls(settings, script)
 
     def reason(self, text: str) -> str | None:
         """Return the reason to leave out a pair with this text, which is not blank, on this side; None if it stays."""
-        if self.script is not None and self.script.share(text) < self.min_script_share:
+        if self.script is not None and self.script.share(text) < self.settings.min_script_share:
             return "wrong_script"
         num_visible = len(text) - text.count(" ")
-        if self.max_digit_share < 1.0 and len(_DIGIT.findall(text)) > self.max_digit_share * num_visible:
+        digits, marks = self.settings.max_digit_share, self.settings.max_punctuation_share
+        if digits < 1.0 and len(_DIGIT.findall(text)) > digits * num_visible:
             return "digits"
-        if self.max_punctuation_share < 1.0 and len(_MARK.findall(text)) > self.max_punctuation_share * num_visible:
+        if marks < 1.0 and len(_MARK.findall(text)) > marks * num_visible:
             return "punctuation"
         return None
 
@@ -245,16 +231,6 @@ class PieceFilters:
     max_length: int
     """The most pieces on one side, the end of the sentence included."""
     max_ratio: float
-
-    @classmethod
-    def of(cls, corpus: CorpusConfig) -> "PieceFilters":
-        """Make the filters of the training set."""
-        return cls(corpus.max_length, corpus.max_ratio)
-
-    @classmethod
-    def of_validation(cls, corpus: CorpusConfig) -> "PieceFilters":
-        """Make the filters of the validation set, which allow every ratio: its pairs were chosen on purpose."""
-        return cls(corpus.max_length, float("inf"))
 
     def reason(self, num_source: int, num_target: int) -> str | None:
         """Return the reason to leave out a pair with these numbers of pieces, without EOS; None if it stays."""

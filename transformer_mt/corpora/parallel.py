@@ -16,7 +16,6 @@ from transformer_mt.corpora.text_files import (
     BadLine,
     ByteStream,
     Damage,
-    has_faults,
     is_compressed,
     line_blocks,
     opened,
@@ -105,7 +104,7 @@ def _blocks(source: OneSide, target: OneSide, source_digest: str, target_digest:
 
 
 def _pairs(sources: Lines, targets: Lines, file_of_targets: str) -> Sequence[tuple[str, str] | BadPair]:
-    if not has_faults(sources) and not has_faults(targets):
+    if BadLine not in {*map(type, sources), *map(type, targets)}:
         return list(zip(sources, targets, strict=True))  # type: ignore[arg-type]  # no line is a BadLine
     return [_pair(*lines, file_of_targets) for lines in zip(sources, targets, strict=True)]
 

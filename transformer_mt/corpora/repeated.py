@@ -42,10 +42,7 @@ class HeldOut:
 
 @dataclass
 class Overlaps:
-    """Which lines of the validation and test sets are also in the training text, each with the first place there.
-
-    Parts of the training text can be searched separately. `merge` then joins the results in the order of the parts.
-    """
+    """Which lines of the validation and test sets are also in the training text, each with the first place there."""
 
     held: HeldOut
     found: dict[tuple[str, str, int], str] = field(default_factory=dict)
@@ -61,10 +58,6 @@ class Overlaps:
         for kind, lines in (("sources", sources), ("targets", targets), ("pairs", {*sources} & {*targets})):
             for name, line in lines:
                 self.found.setdefault((name, kind, line), place)
-
-    def merge(self, later: "Overlaps") -> None:
-        """Add the lines that were found in a later part of the training text."""
-        self.found = later.found | self.found
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:

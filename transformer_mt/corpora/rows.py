@@ -4,7 +4,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -35,20 +35,16 @@ def find_field(row: Mapping[str, Any], name: str) -> FieldPath | None:
 
     `name` is the name of the field; or a.b for the field b in the field a; or a field in the field `translation`.
     """
-    return next((path for path in ((name,), tuple(name.split(".")), ("translation", name)) if _has(row, path)), None)
+    for path in ((name,), tuple(name.split(".")), ("translation", name)):
+        with suppress(KeyError, TypeError):
+            reduce(getitem, path, row)
+            return path
+    return None
 
 
 def names_of_fields(row: Mapping[str, Any]) -> str:
     """Return the names of all fields of a row, for messages."""
     return ", ".join(_names(row)) or "none"
-
-
-def _has(row: Any, path: FieldPath) -> bool:
-    for name in path:
-        if not isinstance(row, Mapping) or name not in row:
-            return False
-        row = row[name]
-    return True
 
 
 def _names(row: Mapping[str, Any]) -> Iterator[str]:

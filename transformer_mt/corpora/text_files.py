@@ -263,11 +263,6 @@ def all_lines(file: ByteStream, name: str) -> Iterator[str | BadLine]:
         yield from block
 
 
-def has_faults(lines: Iterable[str | BadLine]) -> bool:
-    """Whether any of these lines is bad."""
-    return BadLine in set(map(type, lines))
-
-
 def _chunks(file: ByteStream, name: str) -> Iterator[bytes]:
     """Read chunks that end where a line ends. Of a line longer than LONGEST, a part in the middle is left out."""
     start = file.read(_READ_AT_A_TIME)

@@ -11,7 +11,7 @@ Other rooms use:
         text_of, write_comparison
     evaluated_texts: also_in_training, check_same_tokenizer, chosen_test_sets, hypotheses_file, model_in,
         overlap_warning, read_test_sets, read_validation_set, results_dir, TestSet
-    metrics: ALL_METRICS, check_tokeniser, corpus_score, cut_warning, MetricName, METRICS, tokenised_warning
+    metrics: ALL_METRICS, check_tokeniser, check_words, corpus_score, MetricName, METRICS, tokenised_warning
     scores_json: AlsoInTraining, Details, print_scores, read_scores, Results, score_files, score_lines,
         TestSetScores, write_scores
     tuning: choices_of, tune, Tuning

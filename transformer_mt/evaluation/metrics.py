@@ -185,15 +185,6 @@ def tokenised_warning(name: str, lines: Sequence[str]) -> str | None:
     )
 
 
-def cut_warning(name: str, lines: Sequence[str]) -> str | None:
-    """A warning if a line consists of subword pieces (`prepare` cuts text itself); else None."""
-    try:
-        check_words([lines], [name])
-    except EvaluationError as error:
-        return str(error)
-    return None
-
-
 def case_warning(names: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> str | None:
     """A warning if only one of the two texts has capital letters (BLEU distinguishes them); else None."""
     size, cased = len(references), [sum(line != line.lower() for line in lines) for lines in (hypotheses, references)]

@@ -5,13 +5,12 @@ pairs that were left out are counted by reason.
 
 Other rooms use:
 
-    corpus_warnings: header_warnings, tag_warnings, twice_warnings
     data_files: hold_data_dir
-    fill_data_dir: fill_data_dir, held_out_of, open_splits, Plan, split_digests, splits_of
+    fill_data_dir: fill_data_dir, held_out_of, open_splits, open_texts, Plan, split_digests, splits_of
     look_at_data: look, MOST_PAIRS
     measured_text: measure, SideMeasures, table, TextMeasures
     prepared: check_data, data_digests, files_of_test_set, is_training, Prepared, read_prepared, SUMMARY,
         trained_on, VALIDATED_ON, validation_digest, VALIDATION_TEXT
-    text_warnings: check_text, text_warnings
+    text_warnings: check_text, corpus_warnings, text_warnings
     tokenizer_training: check_tag, kept_tokenizer, ORIGIN, sample_of, TokenizerOrigin
 """

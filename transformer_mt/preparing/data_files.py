@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,9 +65,6 @@ def _check_outside(directory: Path, texts: Iterable[PairedText]) -> None:
             )
 
 
-_BLOCK = 10_000  # pairs held in memory at a time
-
-
 class Side(NamedTuple):
     """Sentences of one language, stored one after the other."""
 
@@ -120,17 +117,16 @@ class EncodedWriter:
 def write_encoded(
     directory: Path, rows: Iterable[tuple[list[int], list[int]]], source_vocab_size: int, target_vocab_size: int
 ) -> None:
-    """Write the source and target ids of at least one pair. Memory does not grow with the number of pairs.
+    """Write the source and target ids of at least one pair.
 
     The directory replaces an older one when it is complete. Raises CorpusError if `prepare` did not write the older
     one.
     """
-    sizes, remaining = (source_vocab_size, target_vocab_size), iter(rows)
+    sizes, sides = (source_vocab_size, target_vocab_size), list(zip(*rows, strict=True))
+    assert sides, "a corpus without pairs cannot be memory-mapped"
     writer = EncodedWriter(partial := directory.with_name(own_name(directory.name)), sizes)
     try:
-        while block := list(islice(remaining, _BLOCK)):
-            writer.add(*map(Side.of, zip(*block, strict=True), sizes))
-        assert writer.num_pairs, "a corpus without pairs cannot be memory-mapped"
+        writer.add(*map(Side.of, sides, sizes))
         writer.finish()
         put_in_place(partial, directory)
     except BaseException:

@@ -2,13 +2,13 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.base.errors import CorpusError
-from transformer_mt.base.wording import LineProgress, counted
+from transformer_mt.base.wording import counted
 from transformer_mt.base.worker_pool import Workers
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import PieceFilters, TextFilters
@@ -16,7 +16,7 @@ from transformer_mt.corpora.opening import corpus_digest, open_corpus
 from transformer_mt.corpora.repeated import HeldOut
 from transformer_mt.corpora.shares import digest_of_part, parts_of
 from transformer_mt.preparing.data_files import write_encoded, writing
-from transformer_mt.preparing.pair_counts import KEPT, EncodedPair, PairCounts, drop_table
+from transformer_mt.preparing.pair_counts import KEPT, PairCounts, drop_table
 from transformer_mt.preparing.prepared import SUMMARY, is_training, write_data_sums
 from transformer_mt.preparing.shards import BlockEncoder
 from transformer_mt.preparing.tokenizer_training import TokenizerOrigin
@@ -27,47 +27,36 @@ from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.records import versions
 from transformer_mt.text.tokenizer import Tokenizer, clean, tagged
 
-Pair = tuple[tuple[str, str], EncodedPair]  # text and ids
+Pair = tuple[tuple[str, str], tuple[list[int], list[int]]]  # text; ids of source and target, EOS included
 
 
-def held_out_of(sets: Mapping[str, Corpus]) -> HeldOut:
-    """Read the validation and test sets. Raises CorpusError at a pair that cannot be read."""
-    return HeldOut.of({name: ((clean(a), clean(b)) for a, b in corpus.pairs()) for name, corpus in sets.items()})
+def held_out_of(opened: Mapping[str, Corpus]) -> HeldOut:
+    """Read the validation and test sets of these splits. Raises CorpusError at a pair that cannot be read."""
+    sets = {name: corpus.pairs() for name, corpus in opened.items() if not is_training(name)}
+    return HeldOut.of({name: ((clean(a), clean(b)) for a, b in pairs) for name, pairs in sets.items()})
 
 
-def encoded(pairs: Corpus, tokenizer: Tokenizer, name: str, tag: str = "") -> Iterator[Pair | BadPair]:
-    """Yield the text and ids of each pair. The source begins with the tag, if there is one.
+def encoded(pairs: Corpus, tokenizer: Tokenizer, tag: str | None) -> list[Pair]:
+    """Return the text and ids of each pair. The source begins with the tag, if there is one.
 
     Raises CorpusError at a pair that cannot be read, because scores need the complete set.
     """
-    with LineProgress(pairs.num_pairs, doing=f"{name}: ", unit="pairs") as progress:
-        for block in pairs.blocks():
-            block.check()
-            texts = [(tagged(tag, pair[0]), pair[1]) for pair in block.pairs if not isinstance(pair, BadPair)]
-            sources = tokenizer.encode_source([source for source, _ in texts])
-            targets = tokenizer.encode_target([target for _, target in texts])
-            found = zip(texts, zip(sources, targets, strict=True), strict=True)
-            for pair in block.pairs:
-                yield pair if isinstance(pair, BadPair) else next(found)
-            progress.more(len(block.pairs))
+    texts = [(tagged(tag, source), target) for source, target in pairs.pairs()]
+    sources = tokenizer.encode_source([source for source, _ in texts])
+    targets = tokenizer.encode_target([target for _, target in texts])
+    return list(zip(texts, zip(sources, targets, strict=True), strict=True))
 
 
-def write_validation(
-    directory: Path, pairs: Iterator[Pair | BadPair], pieces: PieceFilters, tokenizer: Tokenizer
-) -> PairCounts:
-    """Write token ids, for perplexity, and text, for BLEU, of the pairs that pass the filters.
+def write_validation(directory: Path, pairs: Sequence[Pair], max_length: int, tokenizer: Tokenizer) -> PairCounts:
+    """Write token ids, for perplexity, and text, for BLEU, of the pairs with at most `max_length` pieces on a side.
 
-    Raises CorpusError if no pair passes.
+    Raises CorpusError if there is none.
     """
-    counts, kept = PairCounts(), list[Pair]()
-    for pair in pairs:
-        if isinstance(pair, BadPair):
-            counts.dropped[pair.reason] += 1
-        elif reason := pieces.reason(len(pair[1][0]) - 1, len(pair[1][1]) - 1):
-            counts.dropped[reason] += 1
-        else:
-            counts.keep(pair[1])
-            kept.append(pair)
+    pieces = PieceFilters(max_length, max_ratio=float("inf"))  # the pairs of the set were chosen on purpose
+    reasons = [pieces.reason(len(source) - 1, len(target) - 1) for _, (source, target) in pairs]
+    kept = [pair for pair, reason in zip(pairs, reasons, strict=True) if reason is None]
+    num_tokens = (sum(len(ids[side]) for _, ids in kept) for side in (0, 1))
+    counts = PairCounts(len(kept), Counter(filter(None, reasons)), *num_tokens)
     check_some_left(counts)
     _write_text(directory / "valid", kept)
     with writing(directory / "valid"):
@@ -76,16 +65,15 @@ def write_validation(
     return counts
 
 
-def write_test_set(prefix: Path, pairs: Iterator[Pair | BadPair], max_positions: int) -> None:
+def write_test_set(prefix: Path, pairs: Sequence[Pair], max_positions: int) -> None:
     """Write all lines of a test set in order. Raises CorpusError if a source is too long for the model."""
-    good = [pair for pair in pairs if not isinstance(pair, BadPair)]
-    for number, (_, (source, _)) in enumerate(good, start=1):
+    for number, (_, (source, _)) in enumerate(pairs, start=1):
         if len(source) > max_positions:
             raise CorpusError(
                 f"{prefix.parent.name} set {prefix.name}: source line {number} has {len(source)} pieces, but the "
                 f"model takes at most model.max_positions={max_positions}; raise it or split the line"
             )
-    _write_text(prefix, good)
+    _write_text(prefix, pairs)
 
 
 def _write_text(prefix: Path, pairs: Sequence[Pair]) -> None:
@@ -170,15 +158,17 @@ def fill_data_dir(plan: Plan, num_workers: int) -> None:
     directory, tokenizer, splits = plan.directory, plan.tokenizer, splits_of(plan.corpus)
     tests = [name for name in plan.pairs if name.startswith("test/")]
     for name in tests:
-        pairs = encoded(plan.pairs[name], tokenizer, name, splits[name].tag or "")
+        pairs = encoded(plan.pairs[name], tokenizer, splits[name].tag)
         write_test_set(directory / name, pairs, plan.max_positions)
     trained = _write_training(plan, num_workers)
     counts = {"train": sum(trained.counts.values(), PairCounts())}
     check_some_left(counts["train"])
     assert trained.lines is not None, "some pairs are left"
     trained.lines.save(directory)
-    valid = encoded(plan.pairs["valid"], tokenizer, "valid", splits["valid"].tag or "")
-    counts["valid"] = write_validation(directory, valid, PieceFilters.of_validation(plan.corpus), tokenizer)
+    valid = encoded(plan.pairs["valid"], tokenizer, splits["valid"].tag)
+    counts["valid"] = write_validation(directory, valid, plan.corpus.max_length, tokenizer)
+    bad = [pair for block in plan.pairs["valid"].blocks() for pair in block.pairs if isinstance(pair, BadPair)]
+    counts["valid"].dropped.update(pair.reason for pair in bad)
     _write_summary(plan, counts, trained)
     _report(plan, counts, {name: plan.held_out.sizes[name] for name in tests}, trained)
     print(trained.lines.description)
@@ -188,15 +178,7 @@ def fill_data_dir(plan: Plan, num_workers: int) -> None:
 def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
     """Write the missing shards of the training set."""
     filters, corpus = plan.filters, plan.corpus
-    encoder = BlockEncoder(
-        plan.tokenizer,
-        plan.texts,
-        PieceFilters.of(corpus),
-        frozenset(plan.held_out.sources | plan.held_out.targets),
-        skips_bad_lines=filters.on_bad_line == "skip",
-        with_keys=filters.duplicates,
-        leaves_held_out=filters.held_out,
-    )
+    encoder = BlockEncoder(plan.tokenizer, plan.texts, PieceFilters(corpus.max_length, corpus.max_ratio))
     numbers = f"{corpus.max_length} {corpus.max_ratio}"
     sets = [digest for name, digest in plan.digests.items() if not is_training(name)]
     settings = fingerprint(plan.tokenizer.digest, filters, numbers, *sets)
@@ -208,15 +190,14 @@ def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
     # Not by a fork, because other threads of this process may hold locks, which the copy would never release.
     workers = Workers(encoder.encode, num_workers, start="spawn")
     try:
-        maker = ShardMaker(plan.directory / "train", encoder, workers, settings, plan.held_out)
+        maker = ShardMaker(plan.directory / "train", encoder, workers, settings, plan.held_out, filters.duplicates)
         return write_training_set(maker, corpora)
     finally:
         workers.close()
 
 
-def _write_summary(  # must be last: if this file exists, the stage has finished
-    plan: Plan, counts: dict[str, PairCounts], trained: TrainingSet
-) -> None:
+def _write_summary(plan: Plan, counts: dict[str, PairCounts], trained: TrainingSet) -> None:
+    """Write the last file: if it exists, the stage has finished."""
     tokenizer, origin = plan.tokenizer, TokenizerOrigin.load(plan.directory)
     from_the_hub = any(text.hub for text in splits_of(plan.corpus).values())
     read_the_hub = ["datasets"] if from_the_hub else []  # otherwise the package may be missing

@@ -1,34 +1,33 @@
-"""Measures the training text before anything is made of it: how much there is, how long its lines are, what is odd.
+"""Measures the training text before anything is made of it: how much there is, what is odd, what filters leave out.
 
-The text is read once. Each pair takes 33 bytes of memory, and the text itself none.
+The text is read once. Each pair takes about 120 bytes of memory, and the text itself none.
 """
 
+import sys
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from textwrap import wrap
+from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.base.languages import has_spaces, split_units
 from transformer_mt.base.wording import LineProgress, counted
-from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Block
-from transformer_mt.corpora.filters import TextFilters, letters_by_script
+from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Block, Corpus
+from transformer_mt.corpora.filters import Languages, PieceFilters, TextFilters, letters_by_script
 from transformer_mt.corpora.text_traits import ENTITY, PIECE, TOKENISED, telling_words
-from transformer_mt.preparing.corpus_warnings import header_warnings
-from transformer_mt.preparing.fill_data_dir import held_out_of, open_texts, splits_of
-from transformer_mt.preparing.pair_counts import PairCounts
+from transformer_mt.preparing.fill_data_dir import held_out_of, splits_of
+from transformer_mt.preparing.pair_counts import KEPT, PairCounts, drop_table
 from transformer_mt.preparing.prepared import is_training
-from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig
-from transformer_mt.text.tokenizer import clean
+from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText
+from transformer_mt.text.tokenizer import Tokenizer, clean, tagged
 
-_KEPT, _EQUAL = 1, 2  # flags of a pair
 _LEAST_SPREAD = 0.25  # standard deviation of the lengths, for each character of their mean
 _SCRIPTS_SHOWN, _RARE = 3, 0.001
-_WIDTH = 78  # of the cells of the table
+_EXAMPLES = 3  # of each reason
 
 
 @dataclass
@@ -59,14 +58,11 @@ class SideMeasures:
         self.keys.extend(map(hash, lines))
         self.characters.update("".join(lines))
         words = Counter(" ".join(lines).lower().split() if self.spaced else "".join(lines))
-        self.num_own_words += sum(words[word] for word in self._telling_words[0])
-        self.num_other_words += sum(words[word] for word in self._telling_words[1])
+        own, others = telling_words(self.language, self.other_language)
+        self.num_own_words += sum(words[word] for word in own)
+        self.num_other_words += sum(words[word] for word in others)
         self.num_tokenised += sum(TOKENISED.search(line) is not None for line in lines)
         self.num_with_entities += sum("&" in line and ENTITY.search(line) is not None for line in lines)
-
-    @cached_property
-    def _telling_words(self) -> tuple[frozenset[str], frozenset[str]]:
-        return telling_words(self.language, self.other_language)
 
     @cached_property
     def spaced(self) -> bool:
@@ -121,37 +117,48 @@ class SideMeasures:
 
 @dataclass
 class TextMeasures:
-    """Measures of all training corpora together."""
+    """Measures of all training corpora together, and how many pairs of each corpus the filters leave out."""
 
     place: str
     """The files or data sets, as the configuration names them."""
     source: SideMeasures
     target: SideMeasures
-    filters: FiltersConfig
-    num_read: int = 0
-    """The number of pairs, those that cannot be read included."""
+    texts: TextFilters
+    pieces: PieceFilters
+    tokenizer: Tokenizer | None = None
+    """If it is None, `pieces` leaves out no pair."""
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    """How many pairs of each corpus the filters keep (KEPT), and leave out for each of REASONS."""
+    by_reason: Counter[str] = field(default_factory=Counter)
+    """The sums of `counts`."""
+    examples: dict[str, list[tuple[str, tuple[str, str] | BadPair]]] = field(default_factory=dict)
+    """For KEPT and each reason, a few pairs from all parts of the text, each with its file and line."""
     first_bad: str = ""
     """The place of the first line, row or unit that cannot be read as a pair, and what is wrong with it."""
-    header_warnings: list[str] = field(default_factory=list)
-    """What `header_warnings` says about the corpora, and about the validation and test sets."""
-    by_text: Counter[str] = field(default_factory=Counter)
-    """How many pairs the filters leave out for each of REASONS, without those that they leave out as duplicates."""
-    keys: "array[int]" = field(default_factory=lambda: array("q"))
-    """A hash of each pair with text on both sides."""
-    flags: bytearray = field(default_factory=bytearray)
-    """Of each of these pairs: _KEPT unless a reason in `by_text` counts it, and _EQUAL if its sides are equal."""
+    num_equal: int = 0
+    """How many pairs have the same text on both sides, which is not blank."""
+    num_usable: int = 0
+    """How many different pairs have different texts on their sides, of those that the filters keep."""
+    keys: set[int] = field(default_factory=set)
+    """A hash of each different pair with text on both sides, and of its tag."""
     sums: NDArray[np.float64] = field(default_factory=lambda: np.zeros(5))
     """Of the numbers of characters x and y of both sides of these pairs: the sums of x, y, x², y² and xy."""
+    random: Random = field(default_factory=lambda: Random(1))
+
+    @property
+    def num_read(self) -> int:
+        """The number of pairs, those that cannot be read included."""
+        return self.by_reason.total()
 
     @property
     def num_pairs(self) -> int:
         """The number of pairs with text on both sides."""
-        return len(self.keys)
+        return self.source.num_lines
 
-    @cached_property
+    @property
     def num_different(self) -> int:
-        """The number of different pairs with text on both sides. Complete only after the last `add`."""
-        return len(self._different())
+        """The number of different pairs with text on both sides."""
+        return len(self.keys)
 
     @property
     def num_repeated(self) -> int:
@@ -159,30 +166,9 @@ class TextMeasures:
         return self.num_pairs - self.num_different
 
     @property
-    def num_equal(self) -> int:
-        """The number of pairs with the same text on both sides."""
-        return sum(flags & _EQUAL > 0 for flags in self.flags)
-
-    @property
-    def num_usable(self) -> int:
-        """The number of different pairs with different text on their sides, of those that the filters keep."""
-        return len(self._different(_KEPT | _EQUAL, _KEPT))
-
-    @property
-    def left_out(self) -> Counter[str]:
-        """How many pairs the filters leave out for each of REASONS.
-
-        Filters by numbers of subword pieces (corpus.max_length, corpus.max_ratio) need a tokenizer, and do not count.
-        """
-        if not self.filters.duplicates:
-            return self.by_text
-        kept = sum(flags & _KEPT for flags in self.flags)
-        return self.by_text + Counter({"duplicate": kept - len(self._different(_KEPT, _KEPT))})
-
-    @property
     def reasons(self) -> str:
-        """The numbers of `left_out`, as text."""
-        return PairCounts(dropped=self.left_out).drops
+        """How many pairs the filters leave out for each reason, as text."""
+        return PairCounts(dropped=self.by_reason).drops
 
     @property
     def correlation(self) -> float:
@@ -194,76 +180,104 @@ class TextMeasures:
             return 1.0
         return float((n * xy - x * y) / (spread_x * spread_y) ** 0.5)
 
-    def _different(self, flags: int = 0, values: int = 0) -> NDArray[np.int64]:
-        """Return the hashes of the pairs whose `flags` have these values, each once."""
-        chosen = np.frombuffer(self.flags, np.uint8) & flags == values
-        return np.unique(np.frombuffer(self.keys, np.int64)[chosen])
-
-    def add(self, block: Block, texts: TextFilters, languages: tuple[str, str]) -> None:
-        """Measure the pairs of a block, whose corpus has these languages."""
-        self.num_read += len(block.pairs)
-        sources, targets = list[str](), list[str]()
-        for index, pair in enumerate(block.pairs):
+    def add(self, block: Block, text: PairedText, languages: Languages) -> None:
+        """Measure the pairs of a block of this corpus, which has these languages."""
+        pairs = [("", "") if isinstance(pair, BadPair) else (clean(pair[0]), clean(pair[1])) for pair in block.pairs]
+        reasons, good = self._reasons(pairs, text.tag, languages), list[tuple[str, str]]()
+        for index, (pair, cleaned, found) in enumerate(zip(block.pairs, pairs, reasons, strict=True)):
+            reason = found
             if isinstance(pair, BadPair):
-                self.by_text[pair.reason] += 1
-                if pair.reason == BAD_LINE and not self.first_bad:
+                reason = pair.reason
+                if reason == BAD_LINE and not self.first_bad:
                     self.first_bad = f"{block.place(index)}: {pair.fault}"
-                continue
-            for side, text in ((self.source, pair[0]), (self.target, pair[1])):
-                side.num_in_pieces += PIECE.search(text) is not None  # `clean` removes some of their marks
-            source, target = clean(pair[0]), clean(pair[1])
-            reason = texts.reason(source, target, languages)
-            if reason is not None:
-                self.by_text[reason] += 1
-            if reason != "blank":
-                sources.append(source)
-                targets.append(target)
-                self.keys.append(hash((source, target)))
-                self.flags.append(_KEPT * (reason is None) | _EQUAL * (source == target))
+            elif all(cleaned):
+                good.append(cleaned)
+                key, is_equal = hash((text.tag, *cleaned)), cleaned[0] == cleaned[1]
+                if not reason and key in self.keys and self.texts.settings.duplicates:
+                    reason = "duplicate"
+                self.num_equal += is_equal
+                self.num_usable += not (reason or is_equal or key in self.keys)
+                self.keys.add(key)
+                for side, line in zip((self.source, self.target), pair, strict=True):
+                    side.num_in_pieces += PIECE.search(line) is not None  # `clean` removes some of their marks
+            self._count(str(text.name), reason or KEPT, block, index)
+        sources, targets = [source for source, _ in good], [target for _, target in good]
         self.source.add(sources)
         self.target.add(targets)
         x, y = (np.array([len(line) for line in lines], np.float64) for lines in (sources, targets))
         self.sums += [x.sum(), y.sum(), x @ x, y @ y, x @ y]
 
+    def _reasons(self, pairs: Sequence[tuple[str, str]], tag: str | None, languages: Languages) -> list[str | None]:
+        """Return for each pair the first reason to leave it out, apart from repeats; None if there is none."""
+        reasons = [self.texts.reason(*pair, languages) for pair in pairs]
+        if self.tokenizer is not None:
+            passed = [index for index, reason in enumerate(reasons) if reason is None]
+            sources = [tagged(tag, pairs[index][0]) for index in passed]
+            ids = self.tokenizer.encode_cleaned(sources, [pairs[index][1] for index in passed])
+            for index, source, target in zip(passed, *ids, strict=True):
+                reasons[index] = self.pieces.reason(len(source) - 1, len(target) - 1)
+        return reasons
 
-def measure(corpus: CorpusConfig, filters: FiltersConfig) -> TextMeasures:
-    """Read all training corpora once, and measure them together. Tags do not count.
+    def _count(self, name: str, reason: str, block: Block, index: int) -> None:
+        """Count a pair of this corpus. Of each reason keep some pairs; all pairs have the same chance to be kept."""
+        self.counts.setdefault(name, Counter())[reason] += 1
+        self.by_reason[reason] += 1
+        examples = self.examples.setdefault(reason, [])
+        if len(examples) == _EXAMPLES and (drawn := self.random.randrange(self.by_reason[reason])) < _EXAMPLES:
+            del examples[drawn]
+        if len(examples) < _EXAMPLES:
+            examples.append((block.place(index), block.pairs[index]))
 
-    The lengths and words of all corpora are measured as those of the languages of the configuration. Raises CorpusError
-    if a file, not only a line, cannot be read, or at a bad line of a validation or test set.
+
+def measure(
+    corpus: CorpusConfig,
+    filters: FiltersConfig,
+    opened: Mapping[str, Corpus],
+    tokenizer: Tokenizer | None = None,
+    most: int = sys.maxsize,
+) -> TextMeasures:
+    """Measure the first `most` pairs of each training corpus. `opened` has the text of each split by its name.
+
+    The lengths and words of all corpora are measured as those of the languages of the configuration. Without a
+    tokenizer, no pair is left out because of its number of pieces. Raises CorpusError if a file, not only a line,
+    cannot be read, or at a bad line of a validation or test set.
     """
-    opened, splits = open_texts(corpus), splits_of(corpus)
-    held_out = held_out_of({name: pairs for name, pairs in opened.items() if not is_training(name)})
-    texts = TextFilters.of(filters, corpus, held_out)
+    splits = splits_of(corpus)
+    texts = TextFilters.of(filters, corpus, held_out_of(opened))
+    pieces = PieceFilters(corpus.max_length, corpus.max_ratio)
     source, target = corpus.source_language, corpus.target_language
     place = ", ".join(text.place for text in corpus.training_corpora)
-    found = TextMeasures(place, SideMeasures(source, target), SideMeasures(target, source), filters)
-    found.header_warnings = header_warnings(corpus, [(splits[name], pairs) for name, pairs in opened.items()])
-    trained = {name: pairs for name, pairs in opened.items() if is_training(name)}
-    sizes = [pairs.num_pairs for pairs in trained.values()]
-    total = None if None in sizes else sum(size or 0 for size in sizes)
-    with LineProgress(total, doing="reading the text: ", unit="pairs") as progress:
-        for name, pairs in trained.items():
-            for block in pairs.blocks():
-                found.add(block, texts, corpus.languages_of(splits[name]))
+    sides = SideMeasures(source, target), SideMeasures(target, source)
+    found = TextMeasures(place, *sides, texts, pieces, tokenizer)
+    for name in filter(is_training, opened):
+        size, languages = opened[name].num_pairs, corpus.languages_of(splits[name])
+        with LineProgress(size and min(size, most), doing=f"{name}: ", unit="pairs") as progress:
+            for block in _first(opened[name].blocks(), most):
+                found.add(block, splits[name], languages)
                 progress.more(len(block.pairs))
     return found
 
 
+def _first(blocks: Iterator[Block], most: int) -> Iterator[Block]:
+    """Yield the first `most` pairs, and read no block after them: a streamed data set comes through the network."""
+    for block in blocks:
+        yield replace(block, pairs=block.pairs[:most])
+        most -= len(block.pairs)
+        if most <= 0:
+            return
+
+
 def table(measures: TextMeasures) -> str:
-    """Return the measures as a table of few lines, none wider than 100 columns."""
-    num_left_out = measures.left_out.total()
-    share = num_left_out / max(1, measures.num_read)
+    """Return the measures as a table of few lines, none wider than 100 columns, and what the filters leave out."""
     rows = [
         ("pairs", f"{measures.num_read:,}"),
         ("", f"repeat an earlier pair: {measures.num_repeated:,}; have equal sides: {measures.num_equal:,}"),
         *_rows_of_side(measures.source, "source"),
         *_rows_of_side(measures.target, "target"),
-        ("filters leave out", f"{num_left_out:,} ({100 * share:.1f} %)"),
-        *(("", line) for line in wrap(measures.reasons, _WIDTH) if num_left_out),
     ]
     width = max(len(label) for label, _ in rows)
-    return "\n".join(f"{label:{width}}   {text}".rstrip() for label, text in rows)
+    lines = [f"{label:{width}}   {text}".rstrip() for label, text in rows]
+    return "\n".join([*lines, "", drop_table(measures.counts)])
 
 
 def _rows_of_side(side: SideMeasures, name: str) -> Iterator[tuple[str, str]]:

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from transformer_mt.corpora.filters import REASONS
 
-EncodedPair = tuple[list[int], list[int]]  # ids of source and target, EOS included
-
 
 @dataclass
 class PairCounts:
@@ -23,12 +21,6 @@ class PairCounts:
     def read(self) -> int:
         """How many pairs were read, bad pairs included."""
         return self.kept + self.dropped.total()
-
-    def keep(self, ids: EncodedPair) -> None:
-        """Count a pair that is kept."""
-        self.kept += 1
-        self.source_tokens += len(ids[0])
-        self.target_tokens += len(ids[1])
 
     def __add__(self, other: "PairCounts") -> "PairCounts":
         """Return the sums of both counts."""

@@ -69,15 +69,9 @@ class BlockEncoder:
     tokenizer: Tokenizer
     texts: TextFilters
     pieces: PieceFilters
-    held_out: frozenset[str]
-    """The texts of validation and test sets."""
-    skips_bad_lines: bool = False
-    with_keys: bool = False
-    leaves_held_out: bool = False
-    """Whether to leave out a pair that contains a text of `held_out`."""
 
     def encode(self, task: Task) -> EncodedBlock:
-        """Filter and encode a block. Raises CorpusError at an unreadable pair, unless `skips_bad_lines`."""
+        """Filter and encode a block. Raises CorpusError at an unreadable pair, unless filters.on_bad_line is skip."""
         block, dropped, found = task.block, Counter[str](), list[Found]()
         texts = list(self._passed_by_text(task, dropped, found))
         tagged = [f"{task.tag} {source}" if task.tag else source for _, source, _ in texts]
@@ -89,15 +83,16 @@ class BlockEncoder:
             stays = [reason is None for reason in reasons]
             texts, tagged = list(compress(texts, stays)), list(compress(tagged, stays))
             source_ids, target_ids = list(compress(source_ids, stays)), list(compress(target_ids, stays))
-        if not self.leaves_held_out:
-            held = self.held_out
+        if not self.texts.settings.held_out:
+            held = self.texts.held_out
             found += [(block.place(row), a, b) for row, a, b in texts if a in held or b in held]
+        with_keys = self.texts.settings.duplicates
         return EncodedBlock(
             source=Side.of(source_ids, self.tokenizer.source_vocab_size),
             target=Side.of(target_ids, self.tokenizer.target_vocab_size),
             lines=np.array([block.first + row for row, _, _ in texts], np.int64),
             dropped=dropped,
-            keys=b"".join(map(pair_key, tagged, (target for _, _, target in texts))) if self.with_keys else b"",
+            keys=b"".join(map(pair_key, tagged, (target for _, _, target in texts))) if with_keys else b"",
             found=found,
             sentences=np.array(count_sentences((source for _, source, _ in texts), task.languages[0]), np.int32),
             digest=block_digest(block),
@@ -106,7 +101,7 @@ class BlockEncoder:
     def _passed_by_text(self, task: Task, dropped: Counter[str], found: list[Found]) -> Iterator[tuple[int, str, str]]:
         """Yield the pairs that pass the text filters: the row in the block, and source and target after `clean`."""
         block = task.block
-        if not self.skips_bad_lines:
+        if self.texts.settings.on_bad_line == "stop":
             block.check()
         for row, pair in enumerate(block.pairs):
             if isinstance(pair, BadPair):

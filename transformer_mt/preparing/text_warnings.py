@@ -1,14 +1,17 @@
-"""Finds in the measures of the training text what would make training fail, or its result worse than it could be."""
+"""Finds in corpora and in the measures of their text what would make training fail, or its result worse."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from transformer_mt.base.errors import CorpusError
-from transformer_mt.base.languages import short_code
+from transformer_mt.base.languages import name_columns, short_code
 from transformer_mt.base.wording import counted
-from transformer_mt.corpora.corpus import BAD_LINE
+from transformer_mt.corpora.corpus import BAD_LINE, Corpus
 from transformer_mt.corpora.filters import script_of
 from transformer_mt.corpora.text_traits import TOKENISED_SHARE
+from transformer_mt.preparing.fill_data_dir import splits_of
 from transformer_mt.preparing.measured_text import SideMeasures, TextMeasures
+from transformer_mt.preparing.prepared import is_training
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 
 FEWEST_PAIRS = 500
 FEWEST_LINES = 200  # different ones of a side
@@ -23,10 +26,64 @@ _CASED = ("Latin", "Cyrillic", "Greek", "Armenian")  # not Georgian, which write
 _FEWEST_CAPITALS = 0.002  # share of the letters; in Multi30k, with one in each sentence, it is 0.02
 _MANY_MARKS = 1  # percent of the lines
 _LONG_WORDS, _LONG_CHARACTERS, _SHORT_WORDS = 100, 250, 1.5  # of a line, on average
-_RELATED = (
-    0.3  # correlation of lengths; in Tatoeba and Multi30k it is 0.89, and if a side of Multi30k is shifted, -0.21
-)
+_RELATED = 0.3  # correlation of lengths; it is 0.89 in Tatoeba and Multi30k, and -0.21 if a side of one is shifted
 _VARIED = 3.0  # words of a line, on average; lengths of shorter lines say little
+
+
+def corpus_warnings(corpus: CorpusConfig, opened: Mapping[str, Corpus]) -> list[str]:
+    """Return a warning for each probable mistake in the settings. `opened` has the text of each split by its name."""
+    splits = splits_of(corpus)
+    digests = {name: opened[name].digest() for name in filter(is_training, opened)}
+    headers = header_warnings(corpus, [(splits[name], pairs) for name, pairs in opened.items()])
+    return [*tag_warnings(corpus), *twice_warnings({name: splits[name] for name in digests}, digests), *headers]
+
+
+def tag_warnings(corpus: CorpusConfig) -> list[str]:
+    """Return a warning for each validation or test set with another tag than every training corpus."""
+    trained = list(dict.fromkeys(text.tag for text in corpus.training_corpora))
+    named = ", ".join(tag for tag in trained if tag)
+    found = []
+    for key, split in {"valid": corpus.valid, **{f"test.{name}": test for name, test in corpus.test.items()}}.items():
+        tag = corpus.text_of(split).tag
+        if tag is None and None not in trained:
+            found.append(
+                f"corpus.{key} has no tag, but every training corpus has one ({named}). Unless its sources already "
+                f"begin with a tag, set one: {{path: …, tag: {trained[0]}}}"
+            )
+        if tag is not None and tag not in trained:
+            has = f"whose tags are {named}" if named else "which have no tags"
+            found.append(f"corpus.{key} has the tag {tag}, which is not a tag of the training corpora, {has}")
+    return found
+
+
+def header_warnings(corpus: CorpusConfig, opened_texts: Iterable[tuple[PairedText, Corpus]]) -> list[str]:
+    """Return a warning for each TSV without names of columns in the settings whose first line seems to have names."""
+    found = []
+    for text, pairs in opened_texts:
+        block = next(pairs.blocks(), None) if text.form == "tsv" and not isinstance(text.source, str) else None
+        first = block.pairs[0] if block else None
+        if block and isinstance(first, tuple) and name_columns(first, corpus.languages_of(text)):
+            found.append(
+                f"{block.place(0)}: is read as a pair, but seems to name the columns ({first[0]}, {first[1]}). If it "
+                f"does, set the names of the two columns: {{path: {text.place}, source: NAME, target: NAME}}"
+            )
+    return found
+
+
+def twice_warnings(corpora: Mapping[str, PairedText], digests: Mapping[str, str]) -> list[str]:
+    """Return a warning for each training corpus with the same text, and the same tag, as an earlier one."""
+    first: dict[tuple[str, str, str | None], str] = {}
+    found = []
+    for name, text in corpora.items():
+        # The digest of two texts tells which one is the source; that of a file with both sides does not.
+        reading = "" if text.form in (None, "prefix", "zip") else text.reading
+        before = first.setdefault((digests[name], reading, text.tag), name)
+        if before != name:
+            found.append(
+                f"{before} and {name} are the same text, so an epoch contains its pairs twice: leave one of them out, "
+                "or give a weight to one of them instead"
+            )
+    return found
 
 
 def check_text(measures: TextMeasures) -> None:
@@ -57,7 +114,7 @@ def check_text(measures: TextMeasures) -> None:
 def text_warnings(measures: TextMeasures) -> list[str]:
     """Return a warning for each probable mistake in the text, with what to do about it."""
     sides = [("source", measures.source), ("target", measures.target)]
-    found = [*measures.header_warnings, *_language_warnings(measures), *_pair_warnings(measures)]
+    found = [*_language_warnings(measures), *_pair_warnings(measures)]
     for name, side in sides:
         found += (f"the {name} ({side.language}) {warning}" for warning in _side_warnings(side))
     return found
@@ -113,9 +170,9 @@ def _share_in(side: SideMeasures, scripts: str) -> float:
 def _pair_warnings(measures: TextMeasures) -> Iterator[str]:
     num_pairs, num_different = measures.num_pairs, measures.num_different
     source, target = measures.source, measures.target
-    if measures.first_bad and measures.filters.on_bad_line == "stop":
+    if measures.first_bad and measures.texts.settings.on_bad_line == "stop":
         yield (
-            f"{measures.left_out[BAD_LINE]:,} of {counted(measures.num_read, 'line')} cannot be read as a pair, and "
+            f"{measures.by_reason[BAD_LINE]:,} of {counted(measures.num_read, 'line')} cannot be read as a pair, and "
             f"`prepare` would stop at the first, {measures.first_bad.rstrip('.')}. Correct them, or set "
             "filters.on_bad_line=skip"
         )

@@ -89,6 +89,8 @@ class ShardMaker:
     settings: str
     """A hash of the settings that shards depend on: tokenizer, filters, lengths, language and held-out sets."""
     held_out: HeldOut
+    with_keys: bool
+    """Whether filters.duplicates is on, which needs keys of the pairs."""
 
     def shards(self, corpus: TrainingCorpus) -> list[ShardRecord]:
         """Make the missing shards of a corpus, and remove outdated ones. Returns the records of all, in order.
@@ -124,7 +126,7 @@ class ShardMaker:
                     if writer is not None:
                         yield writer.finish(is_last=False)
                     key, overlaps = self._key(corpus, task.shard), Overlaps(self.held_out)
-                    writer = ShardWriter(directory, task.shard, key, sizes, overlaps, self.encoder.with_keys)
+                    writer = ShardWriter(directory, task.shard, key, sizes, overlaps, self.with_keys)
                 writer.add(task.block, block)
                 progress.more(len(task.block.pairs))
             if writer is None:
@@ -137,8 +139,7 @@ class ShardMaker:
 
     def _key(self, corpus: TrainingCorpus, number: int) -> str:
         """Return a hash of everything on which a shard depends."""
-        with_keys = self.encoder.with_keys
-        parts = (_FORMAT, self.settings, corpus.identity, corpus.tag, corpus.languages, ITEMS, with_keys, number)
+        parts = (_FORMAT, self.settings, corpus.identity, corpus.tag, corpus.languages, ITEMS, self.with_keys, number)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -181,7 +182,7 @@ def write_training_set(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> 
     _remove_all_but(directory, {*records, INDEX})
     paths = [f"{name}/{shard_name(number)}" for name in records for number in range(len(records[name]))]
     duplicates = [np.empty(0, np.int64)] * len(paths)
-    if maker.encoder.with_keys:
+    if maker.with_keys:
         duplicates = find_duplicates([directory / path / KEYS for path in paths])
     with writing(directory / KEPT):
         return _write_lists(maker, records, paths, duplicates)
@@ -203,7 +204,7 @@ def _write_lists(
                 dropped = Counter(record.dropped) + Counter(duplicate=len(repeated))
                 result.counts[name] += PairCounts(len(rows), dropped, int(sources.sum()), int(targets.sum()))
                 places = {(which, kind, line): place for which, kind, line, place in record.found}
-                result.overlaps.merge(Overlaps(maker.held_out, places))
+                result.overlaps.found = places | result.overlaps.found  # the first place stays
                 lines.add_lengths(sources - 1, targets - 1)
                 lines.sentences.update(np.fromfile(maker.directory / path / SENTENCES, np.int32)[rows].tolist())
                 longest = np.maximum(longest, [sources.max(initial=0), targets.max(initial=0)])

@@ -54,13 +54,11 @@ FEWEST_TOKENS = (0, 1.0, 2.0)
 FEWEST_WORDS = (0, 300_000, 5_000_000)
 """A size needs at least so many words of text; otherwise it learns the text by heart."""
 
-VOCABULARIES = {60_000: 1000, 250_000: 2000, 700_000: 4000, 5_000_000: 8000, 30_000_000: 16_000}
-"""The size of the vocabulary for a text of fewer words than this; MOST_PIECES for longer ones."""
-MOST_PIECES = 32_000
+VOCABULARIES = {60_000: 1000, 250_000: 2000, 700_000: 4000, 5_000_000: 8000, 30_000_000: 16_000, math.inf: 32_000}
+"""The size of the vocabulary for a text of fewer words than this."""
 
-DROPOUTS = {4: 0.0, 12: 0.1, 30: 0.2}
-"""The dropout for fewer epochs than this; MOST_DROPOUT for more: a text that is read often is learnt by heart."""
-MOST_DROPOUT = 0.3
+DROPOUTS = {4: 0.0, 12: 0.1, 30: 0.2, math.inf: 0.3}
+"""The dropout for fewer epochs than this: a text that is read often is learnt by heart."""
 
 PEAK_RATES = (6e-3, 4e-3, 2e-3)
 """The learning rate of each size, with training.optimizer=muon."""
@@ -102,14 +100,14 @@ def choose(text: Text, minutes: float, speeds: Mapping[Size, float]) -> Chosen:
     tokens_per_batch = _power_of_two(num_tokens / MANY_UPDATES)
     per_update = FILLED * tokens_per_batch
     max_steps = max(100, 50 * round(num_tokens / per_update / 50))
-    pieces = next((pieces for words, pieces in VOCABULARIES.items() if text.num_words < words), MOST_PIECES)
+    pieces = next(pieces for words, pieces in VOCABULARIES.items() if text.num_words < words)
     # Each byte and character is a piece, and in a text of Chinese there may be thousands of them.
     least_pieces = 100 * math.ceil((260 + text.num_characters + pieces // 2) / 100)
     num_epochs = max_steps * per_update / text.num_tokens
     return Chosen(
         size=size,
         vocab_size=max(pieces, least_pieces),
-        dropout=next((dropout for epochs, dropout in DROPOUTS.items() if num_epochs < epochs), MOST_DROPOUT),
+        dropout=next(dropout for epochs, dropout in DROPOUTS.items() if num_epochs < epochs),
         tokens_per_batch=tokens_per_batch,
         max_steps=max_steps,
         warmup_steps=min(500, max_steps // 10),

@@ -244,12 +244,8 @@ class CorpusConfig(Section):
 
         The ranges stand side by side from 0 on, in the order of the configuration.
         """
-        sets, end, found = (
-            {"valid": self.valid, **{f"test/{name}": split for name, split in self.test.items()}},
-            0.0,
-            {},
-        )
-        for name, split in sets.items():
+        end, found = 0.0, dict[str, tuple[float, float]]()
+        for name, split in {"valid": self.valid, **{f"test/{name}": test for name, test in self.test.items()}}.items():
             if isinstance(split, PairedText) and split.share is not None:
                 found[name] = end, end + split.share
                 end += split.share

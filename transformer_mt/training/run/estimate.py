@@ -15,7 +15,7 @@ from transformer_mt.batches.encoded import EncodedCorpus, EncodedText
 from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.batches.packing import PackedBatch
 from transformer_mt.inference.fast import build_model
-from transformer_mt.kernels.device import Device, peak_memory_on
+from transformer_mt.kernels.device import peak_memory_on
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.learning import Learner
@@ -73,12 +73,21 @@ def estimate(
     must not end (`itertools.cycle` repeats a list). The weights stay the same, because the learning rate is 0.
     """
     learner.loss.train()
-    labels = (
-        one_update(learner, batches, 0.0, step, settings, ranks).num_labels
-        for step, batches in enumerate(updates, start=1)
-    )
-    _timed(labels, WARM_UP, 0.0, seconds, learner.device, ranks, clock)
-    num_updates, num_labels, taken = _timed(labels, LEAST, seconds, most, learner.device, ranks, clock)
+    steps = enumerate(updates, start=1)
+
+    def timed(least: int, seconds: float, most: float) -> tuple[int, int, float]:
+        """Make updates. Returns the numbers of updates and of labels, and the seconds."""
+        begun, num_updates, num_labels = clock(), 0, 0
+        for step, batches in steps:
+            num_labels += one_update(learner, batches, 0.0, step, settings, ranks).num_labels
+            num_updates, passed = num_updates + 1, clock() - begun
+            if ranks.max(passed >= most or (num_updates >= least and passed >= seconds)):  # all ranks stop together
+                break
+        learner.device.synchronize()  # so that the time includes the work of a GPU
+        return num_updates, num_labels, clock() - begun
+
+    timed(WARM_UP, 0.0, seconds)
+    num_updates, num_labels, taken = timed(LEAST, seconds, most)
     tensors = Tensors.of(learner, ranks)
     return Estimate(
         num_updates,
@@ -115,26 +124,6 @@ def trial(
     learner = new_learner(build_model(model, vocab_size, vocab_size), settings, layout, device, ranks)
     loader = Loader(EncodedCorpus(source, target), settings.tokens_per_batch, 0, settings.seed, layout)
     return estimate(learner, updates_of(loader), settings, ranks, seconds, most=4 * seconds)
-
-
-def _timed(
-    labels: Iterator[int],
-    least: int,
-    seconds: float,
-    most: float,
-    device: Device,
-    ranks: Ranks,
-    clock: Callable[[], float],
-) -> tuple[int, int, float]:
-    """Take the labels of updates, which makes them. Returns the numbers of updates and of labels, and the seconds."""
-    begun, num_updates, num_labels = clock(), 0, 0
-    for more in labels:
-        num_updates, num_labels = num_updates + 1, num_labels + more
-        passed = clock() - begun
-        if ranks.max(passed >= most or (num_updates >= least and passed >= seconds)):  # all ranks stop together
-            break
-    device.synchronize()  # so that the time includes the work of a GPU
-    return num_updates, num_labels, clock() - begun
 
 
 def _bytes(number: int) -> str:
