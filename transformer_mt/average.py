@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from transformer_mt.base.errors import CheckpointError, ConfigError, TokenizerError
 from transformer_mt.base.wording import counted
 from transformer_mt.kernels.device import Device, check_c_compiler, choose_device
-from transformer_mt.preparing.prepared import VALIDATED_ON, check_data, validation_digest
+from transformer_mt.preparing.prepared import check_data, files_of, validation_digest
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.settings.section import fingerprint
@@ -22,6 +22,7 @@ from transformer_mt.storage.checksums import (
     MODEL,
     MODEL_FILES,
     SUMS,
+    TOKENIZERS,
     fault,
     saved_steps,
     sums_of,
@@ -33,7 +34,13 @@ from transformer_mt.storage.weights import read_metadata, save_weights, use_own_
 from transformer_mt.terminal import cli
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
-from transformer_mt.training.run.candidates import Candidate, best_of, find_candidates, validate_candidates
+from transformer_mt.training.run.candidates import (
+    Candidate,
+    best_of,
+    find_candidates,
+    initial_scores,
+    validate_candidates,
+)
 from transformer_mt.training.run.checkpoint import check_settings, check_tokenizer, load_progress
 from transformer_mt.training.run.run_record import on_data, say_of_data
 from transformer_mt.training.run.validation import ValidationScores, load_validation, shown_metrics
@@ -81,7 +88,8 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
         check_tokenizer(path, tokenizer.digest, advice)
         check_settings(path, config.model, f"Set these values again in {run_dir}/config.yaml")
     can_validate = (Path(config.data_dir) / "valid.target.txt").is_file()
-    sums = [(path / SUMS).read_text() for path in (run_dir, *paths)]
+    mixed_with = {candidate.initial for candidate in candidates if candidate.initial}
+    sums = [(path / SUMS).read_text() for path in (run_dir, *paths, *mixed_with)]
     made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", *sums)
     former = read_metadata(model_dir / MODEL)
     if former.get("made_from") == made_from and not fault(model_dir, MODEL_FILES):
@@ -92,7 +100,8 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
         print(f"{run_dir} has {counted(found, 'checkpoint')} to average, fewer than averaging.checkpoints={asked}")
     scores = _validate(candidates, config, paths[-1], tokenizer, device) if can_validate else []
     is_free = scores and config.averaging.choose == "auto"
-    chosen = candidates[best_of(scores, config.training.metric) if is_free else 0]
+    initial = initial_scores(candidates, scores)
+    chosen = candidates[best_of(scores, config.training.metric, initial) if is_free else 0]
     validated = [{"made_of": str(each), **found.values} for each, found in zip(candidates, scores, strict=False)]
     metadata = {
         "made_from": made_from,
@@ -104,6 +113,8 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     }
     _write(model_dir, chosen, metadata, config, tokenizer)
     print(f"{model_dir}: {chosen}, {_reason(scores, config)}")
+    if initial is not None:
+        print(_gains(initial, scores[candidates.index(chosen)]))
     if warning := _warning(model_dir, candidates, scores, config):
         print(f"warning: {warning}", file=sys.stderr)
 
@@ -113,7 +124,7 @@ def _validate(
 ) -> list[ValidationScores]:
     """Validate the candidates on the data of the checkpoint `newest`; print a table of their scores, line by line."""
     data_dir, training = Path(config.data_dir), config.training
-    check_data(data_dir, VALIDATED_ON)
+    check_data(data_dir, [*TOKENIZERS, *(file for name in config.corpus.validation_sets for file in files_of(name))])
     found_digest = Tokenizer.load(data_dir).digest
     if found_digest != tokenizer.digest:
         raise CheckpointError(
@@ -128,15 +139,27 @@ def _validate(
     device = _device(device_name, training)
     width = max(len(str(candidate)) for candidate in candidates)
     columns = {name: max(5, len(VALIDATION_METRICS[name].name)) for name in shown_metrics(training.metric)}
+    others = {each.name: max(9, len(each.name) + 5) for each in validation[1:]}
     names = "".join(f"  {VALIDATION_METRICS[name].name:>{size}}" for name, size in columns.items())
+    names += "".join(f"  {f'{name} BLEU':>{size}}" for name, size in others.items())
     print(f"{'on the validation set':{width}}{names}", flush=True)
     scores = []
     all_of = validate_candidates(candidates, config.model, validation, device)
     for candidate, found in zip(candidates, all_of, strict=True):
         scores.append(found)
         values = "".join(f"  {found.shown(name):>{size}}" for name, size in columns.items())
+        values += "".join(f"  {found.others[name].shown('bleu'):>{size}}" for name, size in others.items())
         print(f"{candidate!s:{width}}{values}", flush=True)
     return scores
+
+
+def _gains(before: ValidationScores, after: ValidationScores) -> str:
+    """Say what fine-tuning gained and lost on each validation set."""
+    sets = {"the validation set": (before, after)} | {
+        name: (each, after.others[name]) for name, each in before.others.items()
+    }
+    said = [f"from {one.shown('bleu')} to {other.shown('bleu')} on {name}" for name, (one, other) in sets.items()]
+    return f"fine-tuning changed BLEU {', and '.join(said)}"
 
 
 def _device(name: str | None, training: TrainingConfig) -> Device:

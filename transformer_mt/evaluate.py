@@ -221,7 +221,7 @@ def _tuned(translator: Translator, choices: Sequence[tuple[list[str], DecodingCo
         return [best.text for best in _best(translator, text.sources, decoding, "validation set")]
 
     metric = "bleu" if config.training.metric == "nll" else config.training.metric
-    _, language = config.corpus.languages_of(config.corpus.valid)
+    _, language = config.corpus.languages_of(config.corpus.validation_sets["valid"])
     tuning = tune(choices, translate, text.references[0], metric, language)
     print(f"best on the {tuning.num_lines:,} sentences of the validation set: {' '.join(tuning.chosen)}\n")
     return tuning

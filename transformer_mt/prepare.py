@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def prepare(config: Config, num_workers: int = 1) -> None:
     """Fill config.data_dir, unless this is done already. Raises UserError, also if it was filled from other text."""
-    for split in (config.corpus.valid, *config.corpus.test.values()):
+    for split in config.corpus.held_out.values():
         # `train` and `evaluate` need this tokeniser: an error now is better than one hours later.
         check_tokeniser(config.corpus.languages_of(split)[1])
     directory = Path(config.data_dir)

@@ -151,14 +151,14 @@ def _lack_of_memory_explained(settings: TrainingConfig) -> Iterator[None]:
 def _train(
     config: Config,
     corpus: EncodedCorpus,
-    validation: ValidationSet,
+    validation: Sequence[ValidationSet],
     data: dict[str, str],
     path: Path | None,
     device: Device,
     ranks: Ranks,
 ) -> int:
     """Train from the checkpoint at `path`, or from the beginning. Returns the number of the stopping signal, or 0."""
-    settings, tokenizer, run_dir = config.training, validation.tokenizer, Path(config.run_dir)
+    settings, tokenizer, run_dir = config.training, validation[0].tokenizer, Path(config.run_dir)
     with ranks.together():
         if path:
             check_settings(path, config.model, "Set the values that it was trained with, or choose another run_dir")

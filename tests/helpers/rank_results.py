@@ -46,13 +46,13 @@ def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
     learner = build_learner(config.model, settings, tokenizer, None, layout, device, ranks)
     validation = load_validation(data_dir, tokenizer, config.corpus, config.model, settings, config.decoding)
     if job.only_validate:
-        return dict(validate(learner, replace(validation, tokens_per_batch=60), ranks).values)
+        return dict(validate(learner, [replace(each, tokens_per_batch=60) for each in validation], ranks).values)
     learner.loss.train()
     loader = train._loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, layout)
     updates = []
     for step, (pairs, _) in enumerate(islice(loader.updates(Position()), NUM_UPDATES), start=1):
         if job.validates_between and step == 2:
-            validate(learner, replace(validation, tokens_per_batch=100_000), ranks)
+            validate(learner, [replace(each, tokens_per_batch=100_000) for each in validation], ranks)
         chosen = [part[: job.pairs_per_batch] for part in pairs[: len(pairs) // job.multiple * job.multiple]]
         numbered = ranks.share(list(enumerate(split_evenly(chosen, ranks.size))))
         batches = [loader.batch(part, step, number) for number, part in numbered]

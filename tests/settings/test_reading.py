@@ -378,8 +378,8 @@ class TestMistakes:
             load(change=("text/train", both))
         with pytest.raises(ConfigError, match=message("no-such-key", "corpus.train.b")):
             load("corpus.train.b.path=x", change=("text/train", both))
-        with pytest.raises(ConfigError, match=message("several-corpora-outside-train", "corpus.valid", "['a']")):
-            load("corpus.valid=[a]")
+        with pytest.raises(ConfigError, match=message("several-corpora-as-test-set", "corpus.test.a", "['a']")):
+            load("corpus.test={a: [a]}")
 
     def test_the_keys_of_another_kind_of_model_are_named_with_the_way_to_replace_them_all(self, load):
         change = ("d_model: 64", "d_model: 64\n  ffn_dim: 8\n  num_heads: 2")

@@ -147,6 +147,19 @@ def test_the_best_is_that_of_the_metric_then_of_perplexity_then_the_first_as_the
     assert best_of(found, metric) == best
 
 
+@pytest.mark.parametrize(
+    ("old_bleu", "best"), [((20.0, 20.0, 20.0), 1), ((19.1, 18.9, 20.0), 0), ((18.0, 18.9, 20.0), 2), ((1, 2, 3), 1)]
+)
+def test_after_fine_tuning_the_best_loses_little_on_the_old_text(old_bleu, best):
+    def scores(nll, bleu, others):
+        return ValidationScores({"nll": nll, "bleu": bleu, "chrf": bleu}, seconds=1.0, others=others)
+
+    found = [scores(2.0, bleu, {"old": scores(2.0, old, {})}) for bleu, old in zip((11, 12, 10), old_bleu, strict=True)]
+    initial = scores(3.0, 5.0, {"old": scores(2.0, 20.0, {})})
+    assert best_of(found, "bleu", initial) == best
+    assert best_of(found, "bleu") == 1
+
+
 def test_means_of_fewer_and_fewer_checkpoints_are_candidates_and_none_twice(run):
     config = load_config(run / "config.yaml", ["averaging.checkpoints=3"])
     found = find_candidates(run, config.averaging, config.training)

@@ -151,6 +151,7 @@ def test_look_shows_them_as_held_out(experiment, capsys):
             "share-of-different-corpora",
             ["corpus.train=[{name: a, path: x.tsv}, {name: b, source: x.de, target: y.en}]"],
         ),
+        ("share-of-unknown-corpus", ["corpus.valid={name: elsewhere, share: 0.1}"]),
         ("share-without-pairs", ["corpus.valid={share: 1e-9}"]),
         ("value-not-allowed", ["corpus.valid={share: 0.6}"]),
     ],
@@ -165,3 +166,17 @@ def test_if_no_line_can_be_read_the_first_is_named(experiment):
     experiment.text.write_text("no second column\n" * 20)
     with pytest.raises(UserError, match=message("no-readable-line", f"{experiment.text}:1: has 1 column")):
         experiment.prepare()
+
+
+def test_a_share_of_a_named_corpus_has_pairs_of_this_corpus_only(experiment):
+    for name, pairs in {"old": PAIRS[:250], "new": PAIRS[250:380]}.items():
+        experiment.text = experiment.directory / f"{name}.tsv"
+        experiment.write(pairs)
+    old, new = (f"{{name: {name}, path: {experiment.directory}/{name}.tsv}}" for name in ("old", "new"))
+    sets = ("corpus.valid={name: new, share: 0.2}", "corpus.test={talks: {name: new, share: 0.2}}")
+    experiment.prepare(f"corpus.train=[{old}, {new}]", *sets)
+    held = {name: experiment.held(name) for name in SETS}
+    alone = [setting.replace("name: new, ", "") for setting in sets]
+    experiment.prepare(f"corpus.train={experiment.directory}/new.tsv", *alone, data="alone")
+    assert held == {name: experiment.held(name) for name in SETS}
+    assert all(held.values()) and {*held["valid"]} <= {*PAIRS[250:380]}

@@ -45,6 +45,7 @@ def directory(config, tmp_path_factory):
 @pytest.fixture(scope="module")
 def validation(config, directory):
     return ValidationSet(
+        "",
         EncodedCorpus.load(directory / "valid"),
         next(iter(read_lines(directory / "valid.source.txt"))),
         list(read_lines(directory / "valid.target.txt")),
@@ -88,7 +89,7 @@ def translations(model, config, validation, directory):
 def scores(model, validation, config, smoothing=0.1):
     loss = BatchLoss(model, DEVICE, smoothing, 0.0, False).train()
     learner = Learner(loss, build_optimizer(model, config.training), MovingAverage(model, 0))
-    return validate(learner, validation, Ranks())
+    return validate(learner, [validation], Ranks())
 
 
 @pytest.mark.parametrize("tokens_per_batch", [60, *thorough(400, 100_000)])
@@ -139,7 +140,7 @@ def test_only_the_first_sentences_are_translated_but_all_are_scored(
     def scores_of(valid_sentences):
         training = config.training.model_copy(update={"valid_sentences": valid_sentences})
         sections = (config.corpus, config.model, training, config.decoding)
-        loaded = load_validation(directory, validation.tokenizer, *sections)
+        (loaded,) = load_validation(directory, validation.tokenizer, *sections)
         return scores(model, replace(loaded, references=references), config)
 
     assert scores_of(wanted)["bleu"] == pytest.approx(100)
@@ -193,7 +194,7 @@ def test_the_moving_average_is_validated_where_there_is_one_and_the_weights_are_
     for name, average in learner.average.averages.items():
         average.copy_(model.get_parameter(name).detach())
     ours, others = ([weight.detach().clone() for weight in each.parameters()] for each in (learner.model, model))
-    found = validate(learner, validation, Ranks())
+    found = validate(learner, [validation], Ranks())
     of_the_model, of_the_weights = scores(model, validation, config), scores(learner.model, validation, config)
     assert found["nll"] == (of_the_model if decay else of_the_weights)["nll"]
     assert of_the_model["nll"] != of_the_weights["nll"]

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.wording import counted
@@ -14,7 +14,7 @@ from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import PieceFilters, TextFilters
 from transformer_mt.corpora.opening import corpus_digest, open_corpus
 from transformer_mt.corpora.repeated import HeldOut
-from transformer_mt.corpora.shares import digest_of_part, parts_of
+from transformer_mt.corpora.shares import Range, digest_of_part, parts_of
 from transformer_mt.preparing.data_files import write_encoded, writing
 from transformer_mt.preparing.pair_counts import KEPT, PairCounts, drop_table
 from transformer_mt.preparing.prepared import SUMMARY, is_training, write_data_sums
@@ -26,6 +26,8 @@ from transformer_mt.settings.section import fingerprint
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.records import versions
 from transformer_mt.text.tokenizer import Tokenizer, clean, tagged
+
+T = TypeVar("T")
 
 Pair = tuple[tuple[str, str], tuple[list[int], list[int]]]  # text; ids of source and target, EOS included
 
@@ -47,7 +49,7 @@ def encoded(pairs: Corpus, tokenizer: Tokenizer, tag: str | None) -> list[Pair]:
     return list(zip(texts, zip(sources, targets, strict=True), strict=True))
 
 
-def write_validation(directory: Path, pairs: Sequence[Pair], max_length: int, tokenizer: Tokenizer) -> PairCounts:
+def write_validation(place: Path, pairs: Sequence[Pair], max_length: int, tokenizer: Tokenizer) -> PairCounts:
     """Write token ids, for perplexity, and text, for BLEU, of the pairs with at most `max_length` pieces on a side.
 
     Raises CorpusError if there is none.
@@ -58,10 +60,10 @@ def write_validation(directory: Path, pairs: Sequence[Pair], max_length: int, to
     num_tokens = (sum(len(ids[side]) for _, ids in kept) for side in (0, 1))
     counts = PairCounts(len(kept), Counter(filter(None, reasons)), *num_tokens)
     check_some_left(counts)
-    _write_text(directory / "valid", kept)
-    with writing(directory / "valid"):
+    _write_text(place, kept)
+    with writing(place):
         rows = (ids for _, ids in kept)
-        write_encoded(directory / "valid", rows, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+        write_encoded(place, rows, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     return counts
 
 
@@ -120,11 +122,13 @@ class Plan:
 
 
 def splits_of(corpus: CorpusConfig) -> dict[str, PairedText]:
-    """Return each split by its name in a data_dir: train, valid and test/NAME; train/NAME for the corpora of a list."""
-    tests = {f"test/{name}": corpus.text_of(split) for name, split in corpus.test.items()}
+    """Return each split by its name in a data_dir: train, valid and test/NAME; train/NAME for the corpora of a list.
+
+    In a list of validation sets, the first is valid, and the others are valid/NAME.
+    """
     several = isinstance(corpus.train, tuple)
     train = {f"train/{text.name}" if several else "train": corpus.text_of(text) for text in corpus.training_corpora}
-    return {**train, "valid": corpus.text_of(corpus.valid), **tests}
+    return {**train, **{name: corpus.text_of(split) for name, split in corpus.held_out.items()}}
 
 
 def open_splits(corpus: CorpusConfig) -> dict[str, Corpus]:
@@ -132,10 +136,24 @@ def open_splits(corpus: CorpusConfig) -> dict[str, Corpus]:
 
     Raises CorpusError.
     """
-    shares, opened = corpus.held_shares, open_texts(corpus)
-    trained = [pairs for name, pairs in opened.items() if is_training(name)]
-    held = parts_of(trained, shares, clean) if shares else {}
+    opened = open_texts(corpus)
+    held: dict[str, Corpus] = {}
+    for of, shares in _shares_by_corpus(corpus).items():
+        held |= parts_of(_training(opened, of), shares, clean)
     return {name: held.get(name) or opened[name] for name in splits_of(corpus)}
+
+
+def _shares_by_corpus(corpus: CorpusConfig) -> dict[str | None, dict[str, Range]]:
+    """Return the held-out shares by the name of the corpus that they are from; None for those of all corpora."""
+    splits, found = splits_of(corpus), dict[str | None, dict[str, Range]]()
+    for name, share in corpus.held_shares.items():
+        found.setdefault(splits[name].name, {})[name] = share
+    return found
+
+
+def _training(splits: Mapping[str, T], name: str | None) -> list[T]:
+    """Return the values of the training corpus with this name, or of all if it is None."""
+    return [value for split, value in splits.items() if is_training(split) and name in (None, Path(split).name)]
 
 
 def open_texts(corpus: CorpusConfig) -> dict[str, Corpus]:
@@ -148,8 +166,7 @@ def split_digests(corpus: CorpusConfig) -> dict[str, str]:
     """Return the digest of the text of each split, by the same names, without looking for faults in it."""
     shares, splits = corpus.held_shares, splits_of(corpus)
     found = {name: corpus_digest(text) for name, text in splits.items() if name not in shares}
-    trained = [digest for name, digest in found.items() if is_training(name)]
-    held = {name: digest_of_part(trained, bounds) for name, bounds in shares.items()}
+    held = {name: digest_of_part(_training(found, splits[name].name), bounds) for name, bounds in shares.items()}
     return {name: held.get(name) or found[name] for name in splits}
 
 
@@ -165,10 +182,11 @@ def fill_data_dir(plan: Plan, num_workers: int) -> None:
     check_some_left(counts["train"])
     assert trained.lines is not None, "some pairs are left"
     trained.lines.save(directory)
-    valid = encoded(plan.pairs["valid"], tokenizer, splits["valid"].tag)
-    counts["valid"] = write_validation(directory, valid, plan.corpus.max_length, tokenizer)
-    bad = [pair for block in plan.pairs["valid"].blocks() for pair in block.pairs if isinstance(pair, BadPair)]
-    counts["valid"].dropped.update(pair.reason for pair in bad)
+    for name in plan.corpus.validation_sets:
+        valid = encoded(plan.pairs[name], tokenizer, splits[name].tag)
+        counts[name] = write_validation(directory / name, valid, plan.corpus.max_length, tokenizer)
+        bad = [pair for block in plan.pairs[name].blocks() for pair in block.pairs if isinstance(pair, BadPair)]
+        counts[name].dropped.update(pair.reason for pair in bad)
     _write_summary(plan, counts, trained)
     _report(plan, counts, {name: plan.held_out.sizes[name] for name in tests}, trained)
     print(trained.lines.description)
@@ -216,7 +234,7 @@ def _write_summary(plan: Plan, counts: dict[str, PairCounts], trained: TrainingS
         "versions": versions(["sentencepiece", "numpy", *read_the_hub]),
     }
     summary = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
-    write_data_sums(plan.directory, summary, plan.corpus.test)
+    write_data_sums(plan.directory, summary, plan.corpus.held_out)
     write_whole(plan.directory / SUMMARY, summary)
 
 

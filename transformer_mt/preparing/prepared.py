@@ -107,7 +107,7 @@ def trained_on(data_dir: Path) -> tuple[str, ...]:
     sums: Mapping[str, str] = {}
     with suppress(OSError, ValueError):  # `check_data` finds the same error, and reports it
         sums = read_sums(data_dir)
-    return (*_TRAINED_ON, *(name for name in sums if name.startswith("train/") and name not in _TRAINED_ON))
+    return (*_TRAINED_ON, *(name for name in sums if name.startswith(("train/", "valid/")) and name not in _TRAINED_ON))
 
 
 def is_training(split: str) -> bool:
@@ -117,13 +117,22 @@ def is_training(split: str) -> bool:
 
 def files_of_test_set(name: str) -> list[str]:
     """Return the names of the files of a test set in a data_dir: source and target."""
-    return [f"test/{name}.{side}.txt" for side in ("source", "target")]
+    return files_of(f"test/{name}")
 
 
-def write_data_sums(data_dir: Path, summary: bytes, test_names: Iterable[str]) -> None:
-    """Write the checksums of all files that `prepare` has written, and of `summary`, which it will write last."""
+def files_of(split: str) -> list[str]:
+    """Return the names of the files of a validation or test set in a data_dir."""
+    texts = [f"{split}.{side}.txt" for side in ("source", "target")]
+    return texts if split.startswith("test/") else [*(f"{split}/{name}" for name in FILES), *texts]
+
+
+def write_data_sums(data_dir: Path, summary: bytes, held_out: Iterable[str]) -> None:
+    """Write the checksums of all files that `prepare` has written, and of `summary`, which it will write last.
+
+    `held_out` are the names of the validation and test sets.
+    """
     shards = [path.relative_to(data_dir).as_posix() for pattern in _SHARDS for path in data_dir.glob(pattern)]
-    names = [*_TRAINED_ON, *shards, *(file for name in test_names for file in files_of_test_set(name))]
+    names = [*_TRAINED_ON, *shards, *(file for split in held_out for file in files_of(split))]
     sums = sums_of(data_dir, {name for name in names if (data_dir / name).exists()} - {SUMMARY})
     write_sums(data_dir, sums | {SUMMARY: hashlib.sha256(summary).hexdigest()})
 

@@ -43,8 +43,8 @@ def tag_warnings(corpus: CorpusConfig) -> list[str]:
     trained = list(dict.fromkeys(text.tag for text in corpus.training_corpora))
     named = ", ".join(tag for tag in trained if tag)
     found = []
-    for key, split in {"valid": corpus.valid, **{f"test.{name}": test for name, test in corpus.test.items()}}.items():
-        tag = corpus.text_of(split).tag
+    for name, split in corpus.held_out.items():
+        tag, key = corpus.text_of(split).tag, name.replace("/", ".")
         if tag is None and None not in trained:
             found.append(
                 f"corpus.{key} has no tag, but every training corpus has one ({named}). Unless its sources already "

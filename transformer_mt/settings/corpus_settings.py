@@ -1,6 +1,7 @@
 """The settings of the text: where the sentence pairs are, how to cut them into pieces, and which to leave out."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, model_serializer, model_validator
@@ -65,14 +66,15 @@ class PairedText(Section):
     """The code of the target language. In a test set it chooses the tokenisation of BLEU. null: the code in which
     `target` ends (`source` for source_language), if it is one of the two codes of corpus; otherwise that of corpus."""
     share: float | None = Field(default=None, gt=0.0, le=0.5)
-    """Only for a validation or test set, in place of all the other keys: this share of corpus.train, or of each of its
-    corpora, which is then left out of training. A hash of each source chooses the pairs, so that equal sources stay
-    together, and the same pairs are chosen when the corpus grows."""
+    """Only for a validation or test set, in place of all the other keys except name: this share of corpus.train, or of
+    each of its corpora, which is then left out of training. A hash of each source chooses the pairs, so that equal
+    sources stay together, and the same pairs are chosen when the corpus grows."""
     tag: TagText | None = None
     """A token that is put before each source, such as <2de> or <bt>, or several, such as <bt> <2de>. From it the model
     learns how to translate."""
     name: Name | None = None
-    """The name of this corpus in messages and tables. Only for a list of corpora, where each corpus needs one."""
+    """The name of this corpus in messages and tables. Only for a list, where each corpus needs one. With share: the
+    corpus in the list of corpus.train that the pairs are from."""
     weight: float | None = Field(default=None, gt=0.0, le=1e6)
     """Only for a list of corpora: how many times an epoch contains each pair of this corpus; null: 1. With 0.5, an
     epoch contains half of the pairs, and the next epoch the other half."""
@@ -81,7 +83,7 @@ class PairedText(Section):
     def place(self) -> str:
         """The files or the data set, as the configuration names them."""
         if self.share is not None:
-            return f"a share of corpus.train ({self.share:g})"
+            return f"a share of {self.name or 'corpus.train'} ({self.share:g})"
         return self.path or self.hub or f"{self.source} and {self.target}"
 
     @property
@@ -111,7 +113,7 @@ class PairedText(Section):
     def _check(self) -> Self:
         if self.path and self.hub:
             raise ValueError("path and hub are both given, but pairs come from one place: keep one of these keys")
-        if self.share is not None and (keys := [key for key in self.model_dump() if key != "share"]):
+        if self.share is not None and (keys := [key for key in self.model_dump() if key not in ("share", "name")]):
             raise ValueError(f"share takes its pairs from corpus.train, so leave out {' and '.join(keys)}")
         if not self.path and not self.hub and self.share is None and (self.source is None or self.target is None):
             raise ValueError("no text is named: give path, or hub, or the two files source and target")
@@ -173,8 +175,10 @@ class CorpusConfig(Section):
     my/train.<source_language> and my/train.<target_language>, compressed (.gz, .zst or .xz) or not. Or keys, such as
     {source: FILE, target: FILE} or {hub: NAME, split: train}. Or a list of several corpora, each with such keys and a
     name. `python -m transformer_mt settings corpus.train` lists the keys."""
-    valid: Split
-    """The validation set, with which training scores the model. Write it like a corpus.train that is not a list."""
+    valid: TrainingSplit
+    """The validation set, with which training scores the model. Write it like corpus.train. In a list, the first set
+    decides which checkpoints are best; for the others, training only shows the scores, and `average` sees to it that
+    they do not fall much below those of the model from which training started."""
     test: dict[Name, Split]
     """The test sets: a name for each, and its text, written like a corpus.train that is not a list. Files get this
     name, so it has only letters, digits, '.', '_' and '-'."""
@@ -199,7 +203,7 @@ class CorpusConfig(Section):
     def languages_of(self, split: Split) -> tuple[str, str]:
         """Return the codes of the source and target languages of a split."""
         if isinstance(split, PairedText) and split.share is not None:
-            split = self.training_corpora[0]
+            split = self.shared_corpora(split)[0]
         if isinstance(split, str):
             return self.source_language, self.target_language
         source = split.source_language or self._language_in(split.source) or self.source_language
@@ -225,13 +229,13 @@ class CorpusConfig(Section):
     @property
     def tags(self) -> tuple[str, ...]:
         """Every token that some corpus, validation or test set puts before its sources, once, in order."""
-        texts = [*self.training_corpora, *(self.text_of(split) for split in (self.valid, *self.test.values()))]
+        texts = [*self.training_corpora, *(self.text_of(split) for split in self.held_out.values())]
         return tuple(dict.fromkeys(token for text in texts if text.tag for token in text.tag.split(" ")))
 
     def text_of(self, split: Split) -> PairedText:
         """Return a split as keys. Except for a TSV, the languages are the default names of source and target."""
         if isinstance(split, PairedText) and split.share is not None:
-            return split.model_copy(update={"tag": self.training_corpora[0].tag})
+            return split.model_copy(update={"tag": self.shared_corpora(split)[0].tag})
         languages = dict(zip(("source", "target"), self.languages_of(split), strict=True))
         text = PairedText(path=split) if isinstance(split, str) else split
         if text.form == "tsv":
@@ -239,13 +243,29 @@ class CorpusConfig(Section):
         return text.model_copy(update={key: value for key, value in languages.items() if getattr(text, key) is None})
 
     @property
+    def validation_sets(self) -> dict[str, Split]:
+        """The validation sets by their names in a data_dir: valid for the first, valid/NAME for further ones."""
+        if not isinstance(self.valid, tuple):
+            return {"valid": self.valid}
+        return {f"valid/{text.name}" if number else "valid": text for number, text in enumerate(self.valid)}
+
+    @property
+    def held_out(self) -> dict[str, Split]:
+        """The validation and test sets by their names in a data_dir: valid, valid/NAME and test/NAME."""
+        return {**self.validation_sets, **{f"test/{name}": split for name, split in self.test.items()}}
+
+    def shared_corpora(self, share: PairedText) -> tuple[PairedText, ...]:
+        """Return the training corpora from which a share takes its pairs: the named one, or all."""
+        return tuple(text for text in self.training_corpora if share.name in (None, text.name))
+
+    @property
     def held_shares(self) -> dict[str, tuple[float, float]]:
-        """The sets that are shares of train, by the names valid and test/NAME: each has the places of one range.
+        """The sets that are shares of train, by their names in a data_dir: each has the places of one range.
 
         The ranges stand side by side from 0 on, in the order of the configuration.
         """
         end, found = 0.0, dict[str, tuple[float, float]]()
-        for name, split in {"valid": self.valid, **{f"test/{name}": test for name, test in self.test.items()}}.items():
+        for name, split in self.held_out.items():
             if isinstance(split, PairedText) and split.share is not None:
                 found[name] = end, end + split.share
                 end += split.share
@@ -260,11 +280,17 @@ class CorpusConfig(Section):
             if not isinstance(text, str)
         ):
             raise ValueError("share is for validation and test sets; corpus.train needs a text")
-        if shares and len({(text.tag, self.languages_of(text)) for text in self.training_corpora}) > 1:
-            raise ValueError(
-                "share needs corpora with the same tag and the same languages in corpus.train: give the sets as texts "
-                "of their own"
-            )
+        for key, split in self.held_out.items():
+            if not isinstance(split, PairedText) or split.share is None:
+                continue
+            of = self.shared_corpora(split)
+            if not of:
+                raise ValueError(f"{key}: corpus.train has no corpus with the name {split.name}, to take a share from")
+            if len({(text.tag, self.languages_of(text)) for text in of}) > 1:
+                raise ValueError(
+                    f"{key}: share needs corpora with the same tag and the same languages in corpus.train: name one of "
+                    "them, or give the set as a text of its own"
+                )
         if (total := max((end for _, end in shares.values()), default=0.0)) > 0.5:
             raise ValueError(
                 f"the shares are {total:g} of corpus.train together; leave at least half of it to training"
@@ -275,23 +301,35 @@ class CorpusConfig(Section):
     def _check(self) -> Self:
         several = isinstance(self.train, tuple)
         corpora = self.train if isinstance(self.train, tuple) else ()
-        if several and not corpora:
-            raise ValueError("train is an empty list; give at least one corpus, such as {name: europarl, path: FILE}")
-        names = [corpus.name for corpus in corpora]
-        if None in names:
-            nameless = f"train[{names.index(None) + 1}]"
-            raise ValueError(f"{nameless} has no name; in a list each corpus needs one: {{name: europarl, path: FILE}}")
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"two corpora of train have the name {twice}; give them different names")
-        if taken := {"shards.json", "kept.rows"}.intersection(names):
-            raise ValueError(f"{min(taken)} is the name of a file of `prepare`: give this corpus of train another name")
+        for key, listed in {"train": self.train, "valid": self.valid}.items():
+            if isinstance(listed, tuple):
+                _check_names(key, [text.name for text in listed])
         if self.temperature is not None and (not several or any(corpus.weight is not None for corpus in corpora)):
             raise ValueError("temperature is only for a list of corpora without weights; leave it, or the weights, out")
-        for key, split in {"train": self.train, "valid": self.valid, **self.test}.items():
-            if isinstance(split, PairedText) and (split.name is not None or split.weight is not None):
+        for key, split in {"train": self.train, **self.held_out}.items():
+            if not isinstance(split, PairedText):
+                continue
+            is_named = split.share is not None or (isinstance(self.valid, tuple) and split in self.valid)
+            if split.weight is not None or (split.name is not None and not is_named):
                 raise ValueError(f"{key}: name and weight are only for a list of corpora in train; leave them out")
         return self
+
+
+_TAKEN = ("shards.json", "kept.rows", "sizes.json", "source.ids", "source.offsets", "target.ids", "target.offsets")
+
+
+def _check_names(key: str, names: Sequence[str | None]) -> None:
+    """Raise ValueError unless each text in a list has a name of its own, which becomes the name of a directory."""
+    if not names:
+        raise ValueError(f"{key} is an empty list; give at least one corpus, such as {{name: europarl, path: FILE}}")
+    if None in names:
+        nameless = f"{key}[{names.index(None) + 1}]"
+        raise ValueError(f"{nameless} has no name; in a list each corpus needs one: {{name: europarl, path: FILE}}")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two corpora of {key} have the name {twice}; give them different names")
+    if taken := set(_TAKEN).intersection(names):
+        raise ValueError(f"{min(taken)} is the name of a file of `prepare`: give this corpus of {key} another name")
 
 
 class TokenizerConfig(Section):

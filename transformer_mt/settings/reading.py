@@ -216,7 +216,7 @@ def _rule(error: ErrorDetails, path: tuple[str, ...]) -> str:
             in_a_file, in_a_command = "`test: {NAME: PREFIX}` in a file", "'corpus.test={NAME: PREFIX}' in a command"
             return f"each test set needs a name: {in_a_file}, {in_a_command}"
         case "model_type" if path[:1] == ("corpus",) and isinstance(value, list):
-            return "only corpus.train can be a list of corpora"
+            return "only corpus.train and corpus.valid can be lists of corpora"
         case "model_type" | "kind" if not isinstance(value, dict):
             colons = ". Put a space after each colon" if isinstance(value, str) and re.search(r"\w:\w", value) else ""
             example = ", such as {name: europarl, path: PREFIX}" if path[:2] == ("corpus", "train") else ""

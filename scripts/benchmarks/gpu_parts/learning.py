@@ -51,7 +51,7 @@ def learn(settings: Settings, seconds: float) -> Figures:
     report: Figures = {
         "text": [str(path) for path in settings.text] or "the demo corpus",
         "pairs": len(text.corpus),
-        "pairs_of_validation": len(text.validation.references),
+        "pairs_of_validation": len(text.validation[0].references),
         "vocabulary": vocab_size,
         "model": str(text.config.model),
         "device": device.description,

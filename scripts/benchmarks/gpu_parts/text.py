@@ -33,7 +33,7 @@ class Prepared:
     config: Config
     corpus: EncodedCorpus
     tokenizer: Tokenizer
-    validation: ValidationSet
+    validation: list[ValidationSet]
 
     @property
     def model(self) -> TransformerConfig:

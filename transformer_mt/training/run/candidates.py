@@ -1,10 +1,11 @@
 """The models that can be made from the checkpoints of a run, and their scores on the validation set."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
+import torch
 from torch import Tensor
 
 from transformer_mt.base.errors import CheckpointError
@@ -12,7 +13,7 @@ from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import Device
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.training_settings import AveragingConfig, TrainingConfig, ValidationMetric
-from transformer_mt.storage.checksums import checkpoint_path, saved_steps
+from transformer_mt.storage.checksums import MODEL, checkpoint_path, saved_steps
 from transformer_mt.storage.weights import copy_weights
 from transformer_mt.training.run.checkpoint import (
     average_weights,
@@ -24,12 +25,21 @@ from transformer_mt.training.run.checkpoint import (
 from transformer_mt.training.run.validation import ValidationScores, ValidationSet, validate_model
 from transformer_mt.training.scale.distributed import Ranks
 
+INITIAL_SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
+"""Shares of the weights from which training started, in the candidates after fine-tuning (Wortsman et al. 2022)."""
+
+MOST_LOST = 1.0
+"""BLEU that a fine-tuned model may lose on the further validation sets, compared with the one it started from."""
+
 LISTED = 5  # a message lists at most this many updates; of more, it names only the first and the last
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Weights that may become the model: the mean of some checkpoints, or the moving average in one of them."""
+    """Weights that may become the model: the mean of some checkpoints, or the moving average in one of them.
+
+    After fine-tuning, a candidate can also be a mean of these and of the weights from which training started.
+    """
 
     run_dir: Path
     steps: tuple[int, ...]
@@ -37,15 +47,28 @@ class Candidate:
     of_updates: bool = False
     """The moving average of the weights over updates (training.average_decay), instead of a mean of checkpoints."""
 
+    initial: Path | None = None
+    """The model from which training started (training.initialise_from)."""
+    initial_share: float = 0.0
+    """The share of its weights: w = share * w_initial + (1 - share) * w_trained."""
+
     @property
     def paths(self) -> list[Path]:
         return [checkpoint_path(self.run_dir, step) for step in self.steps]
 
     def weights(self) -> dict[str, Tensor]:
         """The weights by name, in fp32."""
-        return moving_average(self.paths[0]) if self.of_updates else average_weights(self.paths)
+        trained = moving_average(self.paths[0]) if self.of_updates else average_weights(self.paths)
+        if self.initial is None:
+            return trained
+        initial = average_weights([self.initial])
+        return {name: torch.lerp(weight, initial[name], self.initial_share) for name, weight in trained.items()}
 
     def __str__(self) -> str:
+        if self.initial is not None and self.initial_share == 1:
+            return "the model from which training started"
+        if self.initial is not None:
+            return f"{replace(self, initial=None)}, mixed with {100 * self.initial_share:.0f} % of the initial weights"
         if self.of_updates:
             return f"the moving average at update {self.steps[0]}"
         if len(self.steps) == 1:
@@ -72,6 +95,7 @@ def find_candidates(run_dir: Path, settings: AveragingConfig, training: Training
     match settings.choose:
         case "auto":
             found = _means_of_last(run_dir, last) + (moving if training.average_decay else [])
+            found += _mixed_with_initial(found[-1 if training.average_decay else 0], training)
         case "last":
             found = [Candidate(run_dir, tuple(last))]
         case "best" if best:
@@ -91,6 +115,14 @@ def find_candidates(run_dir: Path, settings: AveragingConfig, training: Training
     return list(dict.fromkeys(found))
 
 
+def _mixed_with_initial(trained: Candidate, training: TrainingConfig) -> list[Candidate]:
+    """Mixtures of the trained weights with those from which training started; none if it started from random ones."""
+    initial = Path(training.initialise_from) if training.initialise_from else None
+    if initial is None or not (initial / MODEL).is_file():
+        return []
+    return [replace(trained, initial=initial, initial_share=share) for share in INITIAL_SHARES]
+
+
 def _means_of_last(run_dir: Path, last: list[int]) -> list[Candidate]:
     """The mean of all, of the newer half, and so on: early in training, a mean of fewer and newer ones is better."""
     found = []
@@ -107,10 +139,10 @@ def _check_undamaged(run_dir: Path, steps: Sequence[int]) -> None:
 
 
 def validate_candidates(
-    candidates: Sequence[Candidate], model_settings: ModelConfig, validation: ValidationSet, device: Device
+    candidates: Sequence[Candidate], model_settings: ModelConfig, validation: Sequence[ValidationSet], device: Device
 ) -> Iterator[ValidationScores]:
     """The scores of each candidate, one after another, computed as in training."""
-    tokenizer = validation.tokenizer
+    tokenizer = validation[0].tokenizer
     model = build_model(model_settings, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
     model.to(device.torch_device).eval()
     for candidate in candidates:
@@ -118,6 +150,24 @@ def validate_candidates(
         yield validate_model(model, device, validation, Ranks())
 
 
-def best_of(scores: Sequence[ValidationScores], metric: ValidationMetric) -> int:
-    """The index of the best: by the metric, then by perplexity; of equal ones, the first."""
-    return max(range(len(scores)), key=lambda number: (scores[number].rank(metric), scores[number].rank("nll")))
+def initial_scores(candidates: Sequence[Candidate], scores: Sequence[ValidationScores]) -> ValidationScores | None:
+    """The scores of the model from which training started; None if it is not among the candidates."""
+    found = zip(candidates, scores, strict=False)
+    return next((scored for candidate, scored in found if candidate.initial_share == 1), None)
+
+
+def best_of(
+    scores: Sequence[ValidationScores], metric: ValidationMetric, initial: ValidationScores | None = None
+) -> int:
+    """The index of the best: by the metric, then by perplexity; of equal ones, the first.
+
+    `initial` are the scores of the model from which training started. Then candidates that lose more than MOST_LOST on
+    one of the further validation sets count only if all do.
+    """
+
+    def goodness(found: ValidationScores) -> tuple[bool, float, float]:
+        before = {} if initial is None else initial.others
+        keeps = all(found.others[name]["bleu"] >= each["bleu"] - MOST_LOST for name, each in before.items())
+        return keeps, found.rank(metric), found.rank("nll")
+
+    return max(range(len(scores)), key=lambda number: goodness(scores[number]))

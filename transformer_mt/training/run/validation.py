@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -37,6 +37,8 @@ from transformer_mt.training.scale.distributed import Ranks, whole_parameters
 class ValidationSet:
     """Encoded pairs, the text of their targets in the same order, and what is needed to decode and to score them."""
 
+    name: str
+    """Its name in the configuration; empty for the first one, which decides which checkpoints are best."""
     corpus: EncodedCorpus
     first_source: str
     references: list[str]
@@ -68,6 +70,8 @@ class ValidationScores:
     seconds: float
     example: str = ""
     """The first source and its translation: people see the model learn."""
+    others: Mapping[str, "ValidationScores"] = field(default_factory=dict)
+    """Those of the further validation sets, by their names in the configuration."""
 
     def __getitem__(self, metric: ValidationMetric) -> float:
         return self.values[metric]
@@ -94,9 +98,10 @@ class ValidationScores:
         return two_decimals(value) if digits == 2 else f"{value:.{digits}f}"
 
     def said(self, chosen: ValidationMetric) -> str:
-        """The values of the printed metrics, as text."""
+        """The values of the printed metrics, as text, and those of the further validation sets."""
         shown = {VALIDATION_METRICS[metric].name: self._printed(metric) for metric in shown_metrics(chosen)}
-        return ", ".join(f"{name} {two_decimals(value)}" for name, value in shown.items())
+        own = ", ".join(f"{name} {two_decimals(value)}" for name, value in shown.items())
+        return "; ".join([own, *(f"{name}: {scores.said(chosen)}" for name, scores in self.others.items())])
 
     def _printed(self, metric: ValidationMetric) -> float:
         """The value, or the perplexity for nll."""
@@ -106,7 +111,12 @@ class ValidationScores:
         """The record for log.jsonl."""
         likelihood = {"valid_nll": self["nll"], "valid_perplexity": perplexity(self["nll"])}
         of_all = {f"valid_{metric}": value for metric, value in self.values.items()}
-        return likelihood | of_all | {"valid_seconds": self.seconds}
+        of_others = {
+            f"valid_{metric}_{name}": value
+            for name, each in self.others.items()
+            for metric, value in each.values.items()
+        }
+        return likelihood | of_all | of_others | {"valid_seconds": self.seconds}
 
 
 def shown_metrics(chosen: ValidationMetric) -> list[ValidationMetric]:
@@ -122,28 +132,35 @@ def load_validation(
     model: ModelConfig,
     training: TrainingConfig,
     decoding: DecodingConfig,
-) -> ValidationSet:
-    """Read the validation set that `prepare` wrote. Raises CorpusError if its files have changed since."""
-    encoded = EncodedCorpus.load(data_dir / "valid")
-    references = list(read_lines(data_dir / "valid.target.txt"))
-    if len(references) != len(encoded):
-        raise CorpusError(f"{data_dir}/valid.target.txt is not as it was written; delete {data_dir} and prepare again")
-    _, language = corpus.languages_of(corpus.valid)
-    check_tokeniser(language)  # an error now is better than one at the first validation
-    return ValidationSet(
-        encoded,
-        next(iter(read_lines(data_dir / "valid.source.txt"))),
-        references,
-        tokenizer,
-        language,
-        decoding.max_extra_length,
-        model.max_positions,
-        training.tokens_per_batch,
-        min(training.valid_sentences or len(references), len(references)),
-    )
+) -> list[ValidationSet]:
+    """Read the validation sets that `prepare` wrote. Raises CorpusError if their files have changed since."""
+    found = []
+    for split, text in corpus.validation_sets.items():
+        encoded = EncodedCorpus.load(data_dir / split)
+        references = list(read_lines(data_dir / f"{split}.target.txt"))
+        if len(references) != len(encoded):
+            raise CorpusError(
+                f"{data_dir}/{split}.target.txt is not as it was written; delete {data_dir} and prepare again"
+            )
+        _, language = corpus.languages_of(text)
+        check_tokeniser(language)  # an error now is better than one at the first validation
+        read = ValidationSet(
+            split.removeprefix("valid").removeprefix("/"),
+            encoded,
+            next(iter(read_lines(data_dir / f"{split}.source.txt"))),
+            references,
+            tokenizer,
+            language,
+            decoding.max_extra_length,
+            model.max_positions,
+            training.tokens_per_batch,
+            min(training.valid_sentences or len(references), len(references)),
+        )
+        found.append(read)
+    return found
 
 
-def validate(learner: Learner, validation: ValidationSet, ranks: Ranks) -> ValidationScores:
+def validate(learner: Learner, validation: Sequence[ValidationSet], ranks: Ranks) -> ValidationScores:
     """Scores of the model in training, with the moving average of its weights if there is one."""
     learner.loss.eval()
     with learner.average.in_place_of_the_weights(), whole_parameters(learner.loss):
@@ -152,10 +169,18 @@ def validate(learner: Learner, validation: ValidationSet, ranks: Ranks) -> Valid
     return scores
 
 
-def validate_model(model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks) -> ValidationScores:
+def validate_model(
+    model: Seq2Seq, device: Device, validation: Sequence[ValidationSet], ranks: Ranks
+) -> ValidationScores:
+    """The scores on the first validation set, with those on the others. The model must be in evaluation mode."""
+    first, *others = (_validate_on(each, model, device, ranks) for each in validation)
+    return replace(first, others={each.name: scores for each, scores in zip(validation[1:], others, strict=True)})
+
+
+def _validate_on(validation: ValidationSet, model: Seq2Seq, device: Device, ranks: Ranks) -> ValidationScores:
     """The teacher-forced likelihood of all pairs, and the scores of greedy translations of the first `num_decoded`.
 
-    The model must be in evaluation mode on the device. Each rank takes its share of the batches.
+    Each rank takes its share of the batches.
     """
     began, num_decoded = time.perf_counter(), validation.num_decoded
     shares = ranks.gather(_validate_share(model, device, validation, ranks))
