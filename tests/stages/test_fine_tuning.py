@@ -62,7 +62,7 @@ def test_a_damaged_further_validation_set_is_found(tuned):
     text = file.read_text()
     file.write_text(text.replace("e", "a", 1))
     try:
-        with pytest.raises(CorpusError, match="test.target.txt"):
+        with pytest.raises(CorpusError, match=r"test\.target\.txt"):
             average.main([str(tuned), "checkpoints=2"])
     finally:
         file.write_text(text)

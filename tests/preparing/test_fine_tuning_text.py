@@ -1,0 +1,45 @@
+"""What is left of an old model's text, and how much of it is mixed with new text."""
+
+import shutil
+
+import pytest
+from helpers.messages import message
+
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.preparing.fine_tuning import OldText, mixed_corpora, old_text
+from transformer_mt.settings.corpus_settings import PairedText
+from transformer_mt.settings.reading import load_config
+
+
+def test_the_old_text_is_found_with_its_sets(experiment):
+    found = old_text(load_config(experiment))
+    (text,) = found.training
+    assert (text.name, text.path, text.source, text.target) == ("old", str(experiment.parent / "train"), "en", "de")
+    assert found.num_tokens > 1000
+    data = experiment.parent / "data"
+    assert found.sets == {
+        "old": {side: f"{data}/valid.{side}.txt" for side in ("source", "target")},
+        "tiny": {side: f"{data}/test/tiny.{side}.txt" for side in ("source", "target")},
+    }
+
+
+def test_without_its_training_text_the_sets_are_left_and_without_its_data_nothing(experiment, tmp_path):
+    config = load_config(experiment, ["corpus.train=nowhere/train"])
+    assert old_text(config).training == () and set(old_text(config).sets) == {"old", "tiny"}
+    shutil.copytree(experiment.parent / "data", tmp_path / "data")
+    (tmp_path / "data" / "prepare.json").unlink()
+    assert old_text(load_config(experiment, [f"data_dir={tmp_path}/data"])) == OldText()
+
+
+def test_tags_need_a_person(experiment):
+    config = load_config(experiment, ["corpus.train=[{name: a, path: x, tag: <a>}]"])
+    with pytest.raises(ConfigError, match=message("old-model-with-tags", "<a>")):
+        old_text(config)
+
+
+@pytest.mark.parametrize(("new_tokens", "weights"), [(50, (0.05, 0.1)), (5000, (1.0, 2.0))])
+def test_an_epoch_has_as_many_tokens_of_old_text_as_of_new_text_and_each_old_pair_at_most_once(new_tokens, weights):
+    old = (PairedText(name="a", path="a"), PairedText(name="b", path="b", weight=2.0))
+    *found, new = mixed_corpora([PairedText(name="new", path="c")], new_tokens, OldText(old, 1000))
+    assert tuple(corpus["weight"] for corpus in found) == weights
+    assert new == {"name": "new", "path": "c", "form": "prefix"}
