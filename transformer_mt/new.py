@@ -1,46 +1,48 @@
 """The stage `new`: measures a text and this machine, and writes a configuration with numbers that suit both."""
 
-import math
 import os
 import re
 import shlex
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from transformer_mt.base.errors import ConfigError, UserError
 from transformer_mt.base.wording import duration
+from transformer_mt.evaluation.evaluated_texts import model_in
 from transformer_mt.preparing.fill_data_dir import open_texts
+from transformer_mt.preparing.fine_tuning import NEW, OLD, OldText, mixed_corpora, old_text
 from transformer_mt.preparing.measured_text import SideMeasures, TextMeasures, measure, table
-from transformer_mt.preparing.text_warnings import check_text, corpus_warnings, text_warnings
-from transformer_mt.settings.choosing import Chosen, Size, Text, candidates, choose
+from transformer_mt.preparing.text_warnings import (
+    FEWEST_PAIRS,
+    FEWEST_TO_TUNE,
+    check_text,
+    corpus_warnings,
+    text_warnings,
+)
+from transformer_mt.settings.choosing import Text, candidates, choose, choose_tuning
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText, TokenizerConfig
+from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.reading import load_config, parse_yaml
-from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.settings.reasoned import model_settings, new_configuration, tuned_configuration
+from transformer_mt.settings.training_settings import Optimizer, TrainingConfig
 from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli
 
 HELD_OUT = 1000  # pairs of the validation set, and of the test set, if the text has enough
-LARGEST_SHARE = 0.05
+LARGEST_SHARE, LARGEST_SHARE_TO_TUNE = 0.05, 0.1
 NO_SHARE = 1e-9  # while the text is measured, because its share depends on the measures
 SECONDS = 20.0  # in which the speeds of all sizes are measured, with a few more for their beginnings
 SAMPLE = 10_000  # sentences
 PIECES = 130  # for 100 words, about
 LONGEST = 256  # tokens; longer sentences are left out of training
-
-FIXED: dict[str, tuple[Any, str]] = {
-    "optimizer": ("muon", "needs fewer updates than Adam"),
-    "schedule": ("linear", "falls to 0 at the end: best if updates are few"),
-    "clip_norm": (1.0, "makes an odd batch harmless"),
-}
-"""Settings of training that do not depend on the text, each with its reason."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,32 +51,101 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if not arguments.minutes >= 1:
         parser.error("--minutes must be at least 1")
-    corpus = corpus_of(arguments.corpus, arguments.source, arguments.target)
+    model = None if arguments.model is None else model_in(arguments.model)
+    old = None if model is None else load_config(model / "config.yaml")
+    languages = _languages(arguments, old, parser)
+    corpus = corpus_of(arguments.corpus, *languages)
     output = arguments.output or Path(f"{name_of(corpus)}.yaml")
     if os.path.lexists(output):
         raise UserError(f"{output} exists already; delete it, or choose another name with --output")
     if not output.parent.is_dir():
         raise UserError(f"{output.parent} is no directory: make it, or choose another place with --output")
-    measures = measured(corpus)
-    share, num_held = share_for(measures)
-    print(f"held out: about {num_held:,} pairs for validation, and as many for the test", flush=True)
-    num_pairs = round(measures.num_usable * (1 - 2 * share))
-    text = Text(num_pairs, round(num_pairs * measures.target.mean_words), num_characters(measures))
-    speeds = measured_speeds(candidates(text), measures)
-    chosen = choose(text, arguments.minutes, speeds)
-    write_whole(output, configuration(corpus, measures, text, chosen, output.stem))
+    if model is None or old is None:
+        content, said = from_scratch(corpus, arguments.minutes, output.stem)
+    else:
+        content, said = from_model(model, old, corpus, arguments.minutes, output.stem)
+    write_whole(output, content)
     load_config(output)
-    print(f"wrote {output}: {chosen.size}, {chosen.max_steps:,} updates, about {duration(chosen.seconds)} of training")
+    print(f"wrote {output}: {said} of training")
     print(f"next: {shlex.join(cli.command('train', str(output), '--all'))}")
     return 0
 
 
-def measured(corpus: CorpusConfig) -> TextMeasures:
-    """Measure the text, and print the measures and the warnings. Raises CorpusError if it cannot teach a model."""
+def _languages(arguments: Namespace, old: Config | None, parser: ArgumentParser) -> tuple[str, str]:
+    """Return the languages of the text: those that are given, or those of the old model. Raises ConfigError."""
+    if old is None:
+        if arguments.source is None or arguments.target is None:
+            parser.error("--from and --to are required, except with --from-model")
+        return arguments.source, arguments.target
+    languages = old.corpus.source_language, old.corpus.target_language
+    given = arguments.source or languages[0], arguments.target or languages[1]
+    if given != languages:
+        raise ConfigError(
+            f"--from {given[0]} --to {given[1]}: the model of --from-model translates from {languages[0]} to "
+            f"{languages[1]}: leave --from and --to out, or choose another model"
+        )
+    return languages
+
+
+def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, str]:
+    """Choose the settings of a new model. Returns the configuration, and what to say about it."""
+    measures = measured(corpus, FEWEST_PAIRS)
+    share, num_held = share_for(measures, LARGEST_SHARE)
+    num_pairs = round(measures.num_usable * (1 - 2 * share))
+    text = Text(num_pairs, round(num_pairs * measures.target.mean_words), num_characters(measures))
+    sizes = candidates(text)
+    models = [TransformerConfig(**model_settings(size)) for size in sizes]
+    chosen = choose(text, minutes, dict(zip(sizes, measured_speeds(models, measures, "muon"), strict=True)))
+    content = new_configuration(corpus, text, share, num_held, chosen, name)
+    return content, f"{chosen.size}, {chosen.max_steps:,} updates, about {duration(chosen.seconds)}"
+
+
+def from_model(model: Path, old: Config, corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, str]:
+    """Choose the settings of fine-tuning a model. Returns the configuration, and what to say about it."""
+    measures, found = measured(corpus, FEWEST_TO_TUNE), old_text(old)
+    share, _ = share_for(measures, LARGEST_SHARE_TO_TUNE)
+    num_pairs = round(measures.num_usable * (1 - 2 * share))
+    text = Text(num_pairs, round(num_pairs * measures.target.mean_words))
+    (speed,) = measured_speeds([old.model], measures, "adam")
+    chosen = choose_tuning(text, bool(found.training), old.model.d_model, minutes, speed)
+    if not found.training:
+        print(
+            "warning: the training text of the old model is not here any more, so it cannot be mixed with the new "
+            "text, and the model will forget more of it",
+            file=sys.stderr,
+        )
+    texts = text_settings(corpus, share, found, text.num_tokens)
+    content = tuned_configuration(old, model, texts, chosen, name)
+    return content, f"{chosen.max_steps:,} updates, about {duration(chosen.seconds)}"
+
+
+def text_settings(corpus: CorpusConfig, share: float, old: OldText, new_tokens: int) -> dict[str, Any]:
+    """Return the settings of the text: new text and old text, mixed; validation and test sets of both."""
+    several = isinstance(corpus.train, tuple)
+    new = [text if several else text.model_copy(update={"name": NEW}) for text in corpus.training_corpora]
+    held_out: dict[str, Any] = {"share": share}
+    if len(new) == 1:
+        held_out["name"] = new[0].name
+    elif old.training:
+        raise ConfigError("--from-model takes one corpus: put the new text into one file")
+    sets = dict(old.sets or {})
+    old_valid = [{"name": OLD, **sets.pop(OLD)}] if OLD in sets else []
+    train = mixed_corpora(new, new_tokens, old)
+    return {
+        "source_language": corpus.source_language,
+        "target_language": corpus.target_language,
+        "train": train,
+        "valid": [{"name": NEW, **held_out}, *old_valid],
+        "test": {NEW: held_out, **sets},
+    }
+
+
+def measured(corpus: CorpusConfig, fewest: int) -> TextMeasures:
+    """Measure the text, and print the measures and warnings. Raises CorpusError if it has too few usable pairs."""
     opened = open_texts(corpus)
     measures = measure(corpus, FiltersConfig(), opened)
     print(table(measures), flush=True)
-    check_text(measures)
+    check_text(measures, fewest)
     for warning in [*corpus_warnings(corpus, opened), *text_warnings(measures)]:
         print(f"warning: {warning}", file=sys.stderr)
     return measures
@@ -91,8 +162,10 @@ def _parser() -> ArgumentParser:
         "python -m transformer_mt.new my/pairs.tsv --from en --to de --minutes 30",
     )
     parser.add_argument("corpus", metavar="CORPUS", nargs="+", help="the text")
-    parser.add_argument("--from", dest="source", metavar="CODE", required=True, help="the language of the source")
-    parser.add_argument("--to", dest="target", metavar="CODE", required=True, help="the language of the target")
+    parser.add_argument("--from", dest="source", metavar="CODE", help="the language of the source")
+    parser.add_argument("--to", dest="target", metavar="CODE", help="the language of the target")
+    old = "fine-tune this model, of a run or a model directory, on CORPUS, so that it forgets little of its old text"
+    parser.add_argument("--from-model", dest="model", metavar="MODEL", type=Path, help=old)
     minutes = "how long all stages may take together on this machine (default: 60)"
     parser.add_argument("--minutes", type=float, default=60.0, help=minutes)
     output = "the configuration (default: <CORPUS>.yaml)"
@@ -131,20 +204,19 @@ def num_characters(measures: TextMeasures) -> int:
     return int(np.searchsorted(counts, TokenizerConfig().character_coverage * counts[-1])) + 1
 
 
-def measured_speeds(sizes: Sequence[Size], measures: TextMeasures) -> dict[Size, float]:
-    """Return the target tokens a second of each size on this machine, on random sentences of lengths as in the text."""
+def measured_speeds(models: Sequence[ModelConfig], measures: TextMeasures, optimizer: Optimizer) -> list[float]:
+    """Return the target tokens a second of each model on this machine, for random sentences as long as in the text."""
     # Imported here, because it imports PyTorch: mistakes in the text are told at once.
-    from transformer_mt.settings.model_settings import TransformerConfig
     from transformer_mt.training.run.estimate import trial
 
-    found: dict[Size, float] = {}
+    found = []
     lengths = random_lengths(measures.source), random_lengths(measures.target)
-    training = TrainingConfig(tokens_per_batch=1024, **{key: value for key, (value, _) in FIXED.items()})
-    for size in sizes:
-        model = TransformerConfig(**model_settings(size))
+    training = TrainingConfig(tokens_per_batch=1024, optimizer=optimizer, clip_norm=1.0)
+    for model in models:
         speed = trial(model, training, 4000, lengths, SECONDS / 4).tokens_per_second
-        print(f"{size}: {speed:,.0f} target tokens a second on this machine", flush=True)
-        found[size] = speed
+        layers = f"{model.encoder_layers}+{model.decoder_layers} layers, width {model.d_model}"
+        print(f"{layers}: {speed:,.0f} target tokens a second on this machine", flush=True)
+        found.append(speed)
     return found
 
 
@@ -156,67 +228,13 @@ def random_lengths(side: SideMeasures) -> NDArray[np.int64]:
     return np.sort(np.minimum(drawn * PIECES // 100 + 1, LONGEST))
 
 
-def model_settings(size: Size) -> dict[str, Any]:
-    """Return the settings of the model that the size decides."""
-    layers = {"encoder_layers": size.layers, "decoder_layers": size.layers}
-    return layers | {"d_model": size.d_model, "ffn_dim": size.ffn_dim, "num_heads": size.num_heads, "norm": "pre"}
-
-
-def share_for(measures: TextMeasures) -> tuple[float, int]:
+def share_for(measures: TextMeasures, largest: float) -> tuple[float, int]:
     """Return the share of the text for the validation set, and for the test set, and about how many pairs it has."""
     num_sources = measures.source.num_different  # a set has a source only once
-    share = float(f"{min(LARGEST_SHARE, HELD_OUT / max(1, num_sources)):.1g}")
-    return share, round(share * num_sources)
-
-
-def configuration(corpus: CorpusConfig, measures: TextMeasures, text: Text, chosen: Chosen, name: str) -> str:
-    """Return the text of the configuration, with a reason beside each number."""
-    share, num_held = share_for(measures)
-    held_out = f"about {num_held:,} pairs, chosen by a hash of the source"
-    values: dict[str, dict[str, tuple[Any, str]]] = {
-        "corpus": {
-            "source_language": (corpus.source_language, ""),
-            "target_language": (corpus.target_language, ""),
-            "train": (corpus.model_dump()["train"], ""),
-            "valid": ({"share": share}, held_out),
-            "test": ({"own": {"share": share}}, "as many others; train neither with these nor by their scores"),
-        },
-        "tokenizer": {
-            "vocab_size": (chosen.vocab_size, f"pieces, for {text.num_words:,} words: rarer pieces are learnt badly"),
-        },
-        "model": {key: (value, "") for key, value in model_settings(chosen.size).items()}
-        | {"dropout": (chosen.dropout, f"training reads the text {chosen.num_epochs:,.0f} times")},
-        "training": _training_settings(chosen),
-        "averaging": {"checkpoints": (1, "with schedule=linear, the last weights are as good as a mean")},
-    }
-    lines = [f"# For {text.num_pairs:,} pairs. `python -m transformer_mt settings` explains each setting."]
-    lines += [f"data_dir: {_yaml(f'data/{name}')}", f"run_dir: {_yaml(f'runs/{name}')}"]
-    for section, settings in values.items():
-        lines.append(f"{section}:")
-        for key, (value, reason) in settings.items():
-            line = f"  {key}: {_yaml(value)}"
-            lines.append(f"{line}  # {reason}" if reason else line)
-    return "\n".join(lines) + "\n"
-
-
-def _training_settings(chosen: Chosen) -> dict[str, tuple[Any, str]]:
-    """Return the settings of training, each with its reason."""
-    every = 50 * math.ceil(chosen.max_steps / 500)
-    return {
-        "max_steps": (chosen.max_steps, f"updates: about {duration(chosen.seconds)}, without validations"),
-        "tokens_per_batch": (chosen.tokens_per_batch, "small enough for many updates"),
-        **FIXED,
-        "peak_lr": (chosen.peak_lr, f"for Muon and width {chosen.size.d_model}"),
-        "warmup_steps": (chosen.warmup_steps, "a tenth of the updates, at most 500"),
-        "validate_every": (every, "ten times or so"),
-        "save_every": (every, ""),
-    }
-
-
-def _yaml(value: Any) -> str:
-    """Return a value as YAML on one line."""
-    written = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10_000)
-    return str(written).strip().removesuffix("...").strip()
+    share = float(f"{min(largest, HELD_OUT / max(1, num_sources)):.1g}")
+    num_held = round(share * num_sources)
+    print(f"held out: about {num_held:,} pairs for validation, and as many for the test", flush=True)
+    return share, num_held
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from transformer_mt.preparing.measured_text import SideMeasures, TextMeasures
 from transformer_mt.preparing.prepared import is_training
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 
-FEWEST_PAIRS = 500
-FEWEST_LINES = 200  # different ones of a side
+FEWEST_PAIRS, FEWEST_TO_TUNE = 500, 100  # for a new model; for fine-tuning
+FEWEST_LINES = 0.4  # different ones of a side, for each of these pairs
 _MANY_REPEATS = 0.3  # share of the pairs; if each pair occurs twice, it is 0.5
 _MOST_RATIO = 4.0  # of the words of both sides; the default of corpus.max_ratio, of pieces
 _MANY_EQUAL = 0.1  # share of the pairs
@@ -86,11 +86,11 @@ def twice_warnings(corpora: Mapping[str, PairedText], digests: Mapping[str, str]
     return found
 
 
-def check_text(measures: TextMeasures) -> None:
+def check_text(measures: TextMeasures, fewest: int) -> None:
     """Raise CorpusError if a model cannot be learnt from this text, because it has too few different pairs or lines."""
-    if measures.num_usable >= FEWEST_PAIRS:
+    if measures.num_usable >= fewest:
         for name, side in (("source", measures.source), ("target", measures.target)):
-            if side.num_different < FEWEST_LINES:
+            if side.num_different < FEWEST_LINES * fewest:
                 raise CorpusError(
                     f"{measures.place}: {measures.num_pairs:,} pairs have only "
                     f"{counted(side.num_different, f'different {name}')}, too few to hold some out for validation and "
@@ -106,8 +106,8 @@ def check_text(measures: TextMeasures) -> None:
     raise CorpusError(
         f"{measures.place}: has {counted(measures.num_read, 'pair')}, of which {measures.num_usable:,} are usable and "
         f"different ({measures.num_repeated:,} repeat an earlier one; {measures.num_equal:,} have equal sides; left "
-        f"out by filters: {measures.reasons}). A model cannot be learnt from fewer than {FEWEST_PAIRS}: add text, or "
-        "fine-tune a trained model on these pairs (training.initialise_from)"
+        f"out by filters: {measures.reasons}). At least {fewest} are needed: add text"
+        + (", or fine-tune a trained model on these pairs with --from-model" if fewest == FEWEST_PAIRS else "")
     )
 
 

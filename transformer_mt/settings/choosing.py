@@ -68,6 +68,10 @@ MANY_UPDATES = 4000  # if a training has more target tokens than these updates o
 FILLED = 0.95  # of the positions of a batch are target tokens; the others are padding
 
 
+TUNING_BATCH, TUNING_EPOCHS, FEWEST_TUNING_UPDATES, TUNING_RATE = 2048, 8, 300, 1e-3
+"""Fine-tuning reads the new text so often, but makes at least so many updates; the rate is that of width 128."""
+
+
 @dataclass(frozen=True)
 class Chosen:
     """The settings, and why."""
@@ -80,6 +84,17 @@ class Chosen:
     warmup_steps: int
     peak_lr: float
     num_epochs: float
+    seconds: float
+    """What all updates take, about."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The settings of fine-tuning."""
+
+    max_steps: int
+    tokens_per_batch: int
+    peak_lr: float
     seconds: float
     """What all updates take, about."""
 
@@ -115,6 +130,19 @@ def choose(text: Text, minutes: float, speeds: Mapping[Size, float]) -> Chosen:
         num_epochs=num_epochs,
         seconds=max_steps * per_update / speeds[size],
     )
+
+
+def choose_tuning(new: Text, mixes: bool, width: int, minutes: float, speed: float) -> Tuning:
+    """Choose the settings of fine-tuning on new text, where `mixes` says that half of the tokens are of old text.
+
+    `width` is that of the model, and `speed` its target tokens a second. A wider model needs a lower rate.
+    """
+    per_update = FILLED * TUNING_BATCH
+    wanted = TUNING_EPOCHS * new.num_tokens * (2 if mixes else 1) / per_update
+    affordable = 60 * minutes * SPENT_ON_UPDATES * speed / per_update
+    max_steps = max(50, round(min(max(wanted, FEWEST_TUNING_UPDATES), affordable) / 50) * 50)
+    peak_lr = float(f"{TUNING_RATE * min(1, 128 / width):.1g}")
+    return Tuning(max_steps, TUNING_BATCH, peak_lr, max_steps * per_update / speed)
 
 
 def _power_of_two(number: float) -> int:

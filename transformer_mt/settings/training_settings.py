@@ -30,6 +30,9 @@ VALIDATION_METRICS: dict[ValidationMetric, ShownMetric] = {
 """What a validation measures, in this order. All but nll are metrics of evaluation/metrics.py, under the same name."""
 
 
+Optimizer = Literal["adam", "muon"]
+
+
 class TrainingConfig(Section):
     """How the model is trained: batches, learning rate, regularisation, checkpoints and validation."""
 
@@ -83,7 +86,7 @@ class TrainingConfig(Section):
     cooldown_steps: Count = 0
     """The number of updates at the end over which the learning rate falls to 0. Only for schedule=cooldown; leave it 0
     with other schedules."""
-    optimizer: Literal["adam", "muon"] = "adam"
+    optimizer: Optimizer = "adam"
     """How gradients change the weights. adam: as in the paper; muon: Muon (Jordan et al. 2024) for the matrices inside
     the layers, and Adam for everything else. Muon takes more time for an update, but needs fewer of them."""
     adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
