@@ -45,7 +45,7 @@ def warnings_of(keys: dict[str, object], *, codes: tuple[str, str] = ("en", "de"
     corpus = CorpusConfig(
         **dict(zip(("source_language", "target_language"), codes, strict=True)), train="none", valid="none", test={}
     )
-    return header_warnings(corpus, [(filled(keys), opened(keys))])
+    return list(header_warnings(corpus, [(filled(keys), opened(keys))]))
 
 
 @pytest.mark.parametrize(

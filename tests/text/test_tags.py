@@ -40,7 +40,7 @@ def test_a_tag_comes_before_a_source_that_is_not_blank() -> None:
 def test_sets_that_begin_otherwise_than_training_are_told(
     train: list[dict[str, str | None]], valid: object, test: object, told: list[str]
 ) -> None:
-    found = tag_warnings(corpus(*train, valid=valid, test=test))
+    found = list(tag_warnings(corpus(*train, valid=valid, test=test)))
     assert len(found) == len(told)
     for warning, beginning in zip(found, told, strict=True):
         assert warning.startswith(beginning)
