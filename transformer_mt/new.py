@@ -35,6 +35,7 @@ from transformer_mt.settings.reasoned import model_settings, new_configuration, 
 from transformer_mt.settings.training_settings import Optimizer, TrainingConfig
 from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli
+from transformer_mt.text.tokenizer import Tokenizer
 
 HELD_OUT = 1000  # pairs of the validation set, and of the test set, if the text has enough
 LARGEST_SHARE, LARGEST_SHARE_TO_TUNE = 0.05, 0.1
@@ -102,19 +103,19 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
 
 def from_model(model: Path, old: Config, corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, str]:
     """Choose the settings of fine-tuning a model. Returns the configuration, and what to say about it."""
-    measures, found = measured(corpus, FEWEST_TO_TUNE), old_text(old)
+    found = old_text(old.corpus, Path(old.data_dir))
+    measures = measured(corpus, FEWEST_TO_TUNE, Tokenizer.load(model))
     share, _ = share_for(measures, LARGEST_SHARE_TO_TUNE)
-    num_pairs = round(measures.num_usable * (1 - 2 * share))
-    text = Text(num_pairs, round(num_pairs * measures.target.mean_words))
+    num_tokens = round(measures.num_target_tokens * (1 - 2 * share))
     (speed,) = measured_speeds([old.model], measures, "adam")
-    chosen = choose_tuning(text, bool(found.training), old.model.d_model, minutes, speed)
+    chosen = choose_tuning(num_tokens, bool(found.training), old.model.d_model, minutes, speed)
     if not found.training:
         print(
             "warning: the training text of the old model is not here any more, so it cannot be mixed with the new "
             "text, and the model will forget more of it",
             file=sys.stderr,
         )
-    texts = text_settings(corpus, share, found, text.num_tokens)
+    texts = text_settings(corpus, share, found, num_tokens)
     content = tuned_configuration(old, model, texts, chosen, name)
     return content, f"{chosen.max_steps:,} updates, about {duration(chosen.seconds)}"
 
@@ -140,10 +141,10 @@ def text_settings(corpus: CorpusConfig, share: float, old: OldText, new_tokens: 
     }
 
 
-def measured(corpus: CorpusConfig, fewest: int) -> TextMeasures:
+def measured(corpus: CorpusConfig, fewest: int, tokenizer: Tokenizer | None = None) -> TextMeasures:
     """Measure the text, and print the measures and warnings. Raises CorpusError if it has too few usable pairs."""
     opened = open_texts(corpus)
-    measures = measure(corpus, FiltersConfig(), opened)
+    measures = measure(corpus, FiltersConfig(), opened, tokenizer)
     print(table(measures), flush=True)
     check_text(measures, fewest)
     for warning in [*corpus_warnings(corpus, opened), *text_warnings(measures)]:

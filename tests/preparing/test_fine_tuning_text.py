@@ -1,6 +1,7 @@
 """What is left of an old model's text, and how much of it is mixed with new text."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 from helpers.messages import message
@@ -11,8 +12,12 @@ from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.reading import load_config
 
 
+def found_for(config):
+    return old_text(config.corpus, Path(config.data_dir))
+
+
 def test_the_old_text_is_found_with_its_sets(experiment):
-    found = old_text(load_config(experiment))
+    found = found_for(load_config(experiment))
     (text,) = found.training
     assert (text.name, text.path, text.source, text.target) == ("old", str(experiment.parent / "train"), "en", "de")
     assert found.num_tokens > 1000
@@ -25,16 +30,16 @@ def test_the_old_text_is_found_with_its_sets(experiment):
 
 def test_without_its_training_text_the_sets_are_left_and_without_its_data_nothing(experiment, tmp_path):
     config = load_config(experiment, ["corpus.train=nowhere/train"])
-    assert old_text(config).training == () and set(old_text(config).sets) == {"old", "tiny"}
+    assert found_for(config).training == () and set(found_for(config).sets) == {"old", "tiny"}
     shutil.copytree(experiment.parent / "data", tmp_path / "data")
     (tmp_path / "data" / "prepare.json").unlink()
-    assert old_text(load_config(experiment, [f"data_dir={tmp_path}/data"])) == OldText()
+    assert found_for(load_config(experiment, [f"data_dir={tmp_path}/data"])) == OldText()
 
 
 def test_tags_need_a_person(experiment):
     config = load_config(experiment, ["corpus.train=[{name: a, path: x, tag: <a>}]"])
     with pytest.raises(ConfigError, match=message("old-model-with-tags", "<a>")):
-        old_text(config)
+        found_for(config)
 
 
 @pytest.mark.parametrize(("new_tokens", "weights"), [(50, (0.05, 0.1)), (5000, (1.0, 2.0))])

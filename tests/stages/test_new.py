@@ -1,6 +1,7 @@
 """`new` writes a configuration from which all stages run, and tells mistakes before it measures anything."""
 
 import json
+import shutil
 
 import pytest
 from helpers.messages import says
@@ -9,7 +10,7 @@ from helpers.tiny import demo_pairs, status_and_error
 
 from transformer_mt import new, prepare
 from transformer_mt.settings.choosing import SIZES
-from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.reading import dump_config, load_config
 
 PAIRS, MORE = demo_pairs(1400)[:900], demo_pairs(1400)[900:]
 LANGUAGES = ("--from", "en", "--to", "de")
@@ -19,7 +20,7 @@ LANGUAGES = ("--from", "en", "--to", "de")
 def quick(monkeypatch, tmp_path):
     """In an empty directory; the speeds are given, because measuring takes seconds."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(new, "measured_speeds", lambda sizes, measures: dict.fromkeys(sizes, 5000.0))
+    monkeypatch.setattr(new, "measured_speeds", lambda models, measures, optimizer: [5000.0 for _ in models])
     return tmp_path
 
 
@@ -135,3 +136,44 @@ def test_swapped_sides_are_told(quick, capsys):
     write_tsv(quick / "mine.tsv", [(target, source) for source, target in PAIRS])
     status, error = made(capsys, "mine.tsv")
     assert status == 0 and "warning: " in error and "swapped" in error
+
+
+class TestFromModel:
+    def test_the_configuration_fine_tunes_on_old_and_new_text(self, quick, capsys, experiment, evaluated):
+        write_tsv(quick / "mine.tsv", PAIRS[:300])
+        assert status_and_error(new.main, "mine.tsv", "--from-model", evaluated, capsys=capsys) == (0, "")
+        assert (quick / "mine.yaml").read_text().count("\n") <= 35
+        config = load_config("mine.yaml")
+        old = load_config(evaluated / "model" / "config.yaml")
+        assert config.model == old.model
+        assert config.training.initialise_from == config.tokenizer.from_ == str(evaluated / "model")
+        assert [text.name for text in config.corpus.train] == ["old", "new"]
+        assert prepare.main(["mine.yaml"]) == 0
+        summary = json.loads((quick / config.data_dir / "prepare.json").read_text())
+        assert summary["counts"]["valid/old"]["kept"] == 8 and 10 < summary["counts"]["valid"]["kept"] < 50
+        assert set(config.corpus.test) == {"new", "tiny"}
+        tokens = {name: corpus["kept"] for name, corpus in summary["corpora"].items()}
+        weight = config.corpus.train[0].weight
+        assert weight * tokens["old"] == pytest.approx(tokens["new"], rel=0.5), "about as much old text as new text"
+
+    def test_without_the_old_text_it_says_so(self, quick, capsys, experiment, evaluated):
+        model = shutil.copytree(evaluated / "model", quick / "model")
+        config = load_config(model / "config.yaml", ["data_dir=nowhere"])
+        (model / "config.yaml").write_text(dump_config(config))
+        write_tsv(quick / "mine.tsv", PAIRS[:300])
+        status, error = status_and_error(new.main, "mine.tsv", "--from-model", model, capsys=capsys)
+        assert status == 0 and error.startswith("warning: the training text of the old model is not here")
+        assert [text.name for text in load_config("mine.yaml").corpus.train] == ["new"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "code"),
+        [
+            (["mine.tsv", "--from", "fr"], "from-model-other-languages"),
+            (["mine.tsv", "more.tsv"], "from-model-several-corpora"),
+        ],
+    )
+    def test_what_does_not_fit_the_model_is_told(self, quick, capsys, experiment, evaluated, arguments, code):
+        write_tsv(quick / "mine.tsv", PAIRS[:300])
+        write_tsv(quick / "more.tsv", MORE[:300])
+        status, error = status_and_error(new.main, *arguments, "--from-model", evaluated, capsys=capsys)
+        assert status == 2 and says(error, code) and not (quick / "mine.yaml").exists()

@@ -9,7 +9,7 @@ Other rooms use:
     filters: Languages, letters_by_script, PieceFilters, REASONS, script_of, TextFilters
     opening: corpus_digest, corpus_files, open_corpus
     repeated: find_duplicates, HeldOut, Overlaps, pair_key, Rows
-    shares: digest_of_part, parts_of
+    shares: digest_of_part, parts_of, Range
     text_files: decode_lines, InvalidText, is_compressed, limited_lines, read_lines, survey, survey_of
     text_traits: ENTITY, PIECE, telling_words, TOKENISED, TOKENISED_SHARE
 """

@@ -7,10 +7,11 @@ Other rooms use:
 
     data_files: hold_data_dir
     fill_data_dir: fill_data_dir, held_out_of, open_splits, open_texts, Plan, split_digests, splits_of
+    fine_tuning: mixed_corpora, NEW, OLD, old_text, OldText
     look_at_data: look, MOST_PAIRS
     measured_text: measure, SideMeasures, table, TextMeasures
-    prepared: check_data, data_digests, files_of_test_set, is_training, Prepared, read_prepared, SUMMARY,
+    prepared: check_data, data_digests, files_of, files_of_test_set, is_training, Prepared, read_prepared, SUMMARY,
         trained_on, VALIDATED_ON, validation_digest, VALIDATION_TEXT
-    text_warnings: check_text, corpus_warnings, text_warnings
+    text_warnings: check_text, corpus_warnings, FEWEST_PAIRS, FEWEST_TO_TUNE, text_warnings
     tokenizer_training: check_tag, kept_tokenizer, ORIGIN, sample_of, TokenizerOrigin
 """

@@ -8,8 +8,7 @@ from typing import Any
 from transformer_mt.base.errors import ConfigError, CorpusError
 from transformer_mt.corpora.opening import open_corpus
 from transformer_mt.preparing.prepared import SUMMARY, files_of, read_prepared
-from transformer_mt.settings.corpus_settings import PairedText
-from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 from transformer_mt.storage.files import read_json
 
 NEW, OLD = "new", "old"
@@ -28,9 +27,8 @@ class OldText:
     """The files of its validation set, under the name old, and of its test sets; None if they are missing."""
 
 
-def old_text(config: Config) -> OldText:
-    """Look for the text of an old model, which has this configuration. Raises ConfigError if its sources have tags."""
-    corpus, data_dir = config.corpus, Path(config.data_dir)
+def old_text(corpus: CorpusConfig, data_dir: Path) -> OldText:
+    """Look for the text of an old model, which has these settings. Raises ConfigError if its sources have tags."""
     if corpus.tags:
         raise ConfigError(
             f"the model was trained with tags ({', '.join(corpus.tags)}), which say how it translates, and only you "

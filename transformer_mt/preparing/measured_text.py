@@ -126,6 +126,8 @@ class TextMeasures:
     texts: TextFilters
     pieces: PieceFilters
     tokenizer: Tokenizer | None = None
+    num_target_tokens: int = 0
+    """The target tokens of all pairs that pass the filters of texts, if there is a tokenizer."""
     """If it is None, `pieces` leaves out no pair."""
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     """How many pairs of each corpus the filters keep (KEPT), and leave out for each of REASONS."""
@@ -216,6 +218,7 @@ class TextMeasures:
             ids = self.tokenizer.encode_cleaned(sources, [pairs[index][1] for index in passed])
             for index, source, target in zip(passed, *ids, strict=True):
                 reasons[index] = self.pieces.reason(len(source) - 1, len(target) - 1)
+                self.num_target_tokens += len(target)
         return reasons
 
     def _count(self, name: str, reason: str, block: Block, index: int) -> None:

@@ -80,7 +80,7 @@ def twice_warnings(corpora: Mapping[str, PairedText], digests: Mapping[str, str]
             )
 
 
-def check_text(measures: TextMeasures, fewest: int) -> None:
+def check_text(measures: TextMeasures, fewest: int = FEWEST_PAIRS) -> None:
     """Raise CorpusError if a model cannot be learnt from this text, because it has too few different pairs or lines."""
     if measures.num_usable >= fewest:
         for name, side in (("source", measures.source), ("target", measures.target)):

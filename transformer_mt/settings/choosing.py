@@ -132,13 +132,14 @@ def choose(text: Text, minutes: float, speeds: Mapping[Size, float]) -> Chosen:
     )
 
 
-def choose_tuning(new: Text, mixes: bool, width: int, minutes: float, speed: float) -> Tuning:
-    """Choose the settings of fine-tuning on new text, where `mixes` says that half of the tokens are of old text.
+def choose_tuning(new_tokens: int, mixes: bool, width: int, minutes: float, speed: float) -> Tuning:
+    """Choose the settings of fine-tuning on text of so many target tokens.
 
-    `width` is that of the model, and `speed` its target tokens a second. A wider model needs a lower rate.
+    `mixes` says that half of the tokens of an epoch are of old text. `width` is that of the model, and `speed` its
+    target tokens a second. A wider model needs a lower rate.
     """
     per_update = FILLED * TUNING_BATCH
-    wanted = TUNING_EPOCHS * new.num_tokens * (2 if mixes else 1) / per_update
+    wanted = TUNING_EPOCHS * new_tokens * (2 if mixes else 1) / per_update
     affordable = 60 * minutes * SPENT_ON_UPDATES * speed / per_update
     max_steps = max(50, round(min(max(wanted, FEWEST_TUNING_UPDATES), affordable) / 50) * 50)
     peak_lr = float(f"{TUNING_RATE * min(1, 128 / width):.1g}")
