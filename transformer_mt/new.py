@@ -26,7 +26,7 @@ from transformer_mt.preparing.text_warnings import (
     corpus_warnings,
     text_warnings,
 )
-from transformer_mt.settings.choosing import Text, candidates, choose, choose_tuning
+from transformer_mt.settings.choosing import Text, candidates, choose, choose_tuning, reached
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText, TokenizerConfig
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
@@ -97,6 +97,7 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
     sizes = candidates(text)
     models = [TransformerConfig(**model_settings(size)) for size in sizes]
     chosen = choose(text, minutes, dict(zip(sizes, measured_speeds(models, measures, "muon"), strict=True)))
+    print(f"for comparison, English to German on one core: {reached(text)}")
     content = new_configuration(corpus, text, share, num_held, chosen, name)
     return content, f"{chosen.size}, {chosen.max_steps:,} updates, about {duration(chosen.seconds)}"
 

@@ -3,7 +3,7 @@
 import pytest
 from helpers.thorough import pairwise
 
-from transformer_mt.settings.choosing import FEWEST_TOKENS, SIZES, Text, candidates, choose
+from transformer_mt.settings.choosing import FEWEST_TOKENS, SIZES, Text, candidates, choose, reached
 
 MACHINES = {"slow": (2_000, 400, 40), "fast": (20_000, 6_000, 1_000), "gpu": (400_000, 300_000, 150_000)}
 
@@ -48,6 +48,11 @@ def test_a_larger_model_needs_more_text_and_more_time():
 def test_more_text_has_more_pieces():
     pieces = [chosen(num_pairs, 60, "fast").vocab_size for num_pairs in (1_000, 15_000, 50_000, 300_000, 10**7)]
     assert pieces == sorted(set(pieces))
+
+
+@pytest.mark.parametrize(("words", "said"), [(1, "5,000 captions"), (80_000, "13,400"), (10**9, "165,000")])
+def test_what_a_similar_text_reached_is_told(words, said):
+    assert reached(Text(1, words)).startswith(said)
 
 
 def test_the_number_of_weights_is_that_of_the_matrices_of_a_model():

@@ -5,7 +5,7 @@ in a file are errors that name the file, the line and the key.
 
 Other rooms use:
 
-    choosing: candidates, choose, choose_tuning, Text
+    choosing: candidates, choose, choose_tuning, reached, Text
     corpus_settings: CorpusConfig, FiltersConfig, Form, PairedText, TokenizerConfig
     experiment: Config
     model_settings: ConvolutionalConfig, ModelConfig, RnnConfig, ScoreChoice, TransformerConfig
