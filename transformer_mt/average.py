@@ -35,6 +35,7 @@ from transformer_mt.terminal import cli
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 from transformer_mt.training.run.candidates import (
+    MOST_LOST,
     Candidate,
     best_of,
     find_candidates,
@@ -112,7 +113,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
         "validation": json.dumps(validated),
     }
     _write(model_dir, chosen, metadata, config, tokenizer)
-    print(f"{model_dir}: {chosen}, {_reason(scores, config)}")
+    print(f"{model_dir}: {chosen}, {_reason(scores, config, bool(initial and initial.others))}")
     if initial is not None:
         print(_gains(initial, scores[candidates.index(chosen)]))
     if warning := _warning(model_dir, candidates, scores, config):
@@ -179,11 +180,12 @@ def _device(name: str | None, training: TrainingConfig) -> Device:
     return device
 
 
-def _reason(scores: Sequence[ValidationScores], config: Config) -> str:
-    """Say why this candidate became the model."""
+def _reason(scores: Sequence[ValidationScores], config: Config, keeps_others: bool) -> str:
+    """Say why this candidate became the model. `keeps_others`: it had to keep its scores on further validation sets."""
     if config.averaging.choose != "auto":
         return f"chosen by averaging.choose={config.averaging.choose}"
-    best = f"the best of these by {VALIDATION_METRICS[config.training.metric].name}"
+    of = f"those that lose at most {MOST_LOST:g} BLEU on the other sets," if keeps_others else "these"
+    best = f"the best of {of} by {VALIDATION_METRICS[config.training.metric].name}"
     return best if scores else "not compared with any other"
 
 

@@ -93,7 +93,8 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
     measures = measured(corpus, FEWEST_PAIRS)
     share, num_held = share_for(measures, LARGEST_SHARE)
     num_pairs = round(measures.num_usable * (1 - 2 * share))
-    text = Text(num_pairs, round(num_pairs * measures.target.mean_words), num_characters(measures))
+    num_merges = min(10**6, measures.source.num_merges + measures.target.num_merges)
+    text = Text(num_pairs, round(num_pairs * measures.target.mean_words), num_characters(measures), num_merges)
     sizes = candidates(text)
     models = [TransformerConfig(**model_settings(size)) for size in sizes]
     chosen = choose(text, minutes, dict(zip(sizes, measured_speeds(models, measures, "muon"), strict=True)))

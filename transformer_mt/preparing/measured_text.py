@@ -26,6 +26,7 @@ from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig,
 from transformer_mt.text.tokenizer import Tokenizer, clean, tagged
 
 _LEAST_SPREAD = 0.25  # standard deviation of the lengths, for each character of their mean
+_WORDS_KEPT = 50_000
 _SCRIPTS_SHOWN, _RARE = 3, 0.001
 _EXAMPLES = 3  # of each reason
 
@@ -41,6 +42,8 @@ class SideMeasures:
     """How many lines have each number of units: words, or characters in a language without spaces."""
     characters: Counter[str] = field(default_factory=Counter)
     """How many times each character occurs."""
+    words: set[str] = field(default_factory=set)
+    """The different words, in lower case. In a text with very many of them, not all."""
     num_own_words: int = 0
     """How many units are frequent words of the language, but not of the other one (see `telling_words`)."""
     num_other_words: int = 0
@@ -59,6 +62,8 @@ class SideMeasures:
         self.characters.update("".join(lines))
         words = Counter(" ".join(lines).lower().split() if self.spaced else "".join(lines))
         own, others = telling_words(self.language, self.other_language)
+        if self.spaced and len(self.words) < _WORDS_KEPT:
+            self.words.update(words)
         self.num_own_words += sum(words[word] for word in own)
         self.num_other_words += sum(words[word] for word in others)
         self.num_tokenised += sum(TOKENISED.search(line) is not None for line in lines)
@@ -88,6 +93,11 @@ class SideMeasures:
     def mean_words(self) -> float:
         """The mean number of words of a line; two characters count as a word in a language without spaces."""
         return self.mean_length if self.spaced else self.mean_length / 2
+
+    @property
+    def num_merges(self) -> int:
+        """At least so many pieces of several characters can be made by BPE (we saw 0.21 to 2 for each letter)."""
+        return sum(map(len, self.words)) // 6 if self.spaced else 10**6
 
     @property
     def mean_characters(self) -> float:

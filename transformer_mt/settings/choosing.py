@@ -19,6 +19,8 @@ class Text:
     """The words of the target side; in a language without spaces, half of its characters."""
     num_characters: int = 100
     """The different characters of both sides."""
+    num_merges: int = 10**6
+    """So many pieces of several characters can be made of this text, or more."""
 
     @property
     def num_tokens(self) -> int:
@@ -54,7 +56,7 @@ FEWEST_TOKENS = (0, 1.0, 2.0)
 FEWEST_WORDS = (0, 300_000, 5_000_000)
 """A size needs at least so many words of text; otherwise it learns the text by heart."""
 
-VOCABULARIES = {20_000: 2000, 70_000: 5000, 200_000: 8000, 2_000_000: 10_000, 20_000_000: 16_000, math.inf: 32_000}
+VOCABULARIES = {20_000: 4000, 70_000: 6000, 200_000: 8000, 2_000_000: 10_000, 20_000_000: 16_000, math.inf: 32_000}
 """The size of the vocabulary for a text of fewer words than this."""
 
 REACHED = {
@@ -63,7 +65,7 @@ REACHED = {
     320_000: "29,000 captions of pictures (Multi30k): BLEU 37 after 46 minutes",
     1_070_000: "165,000 short sentences (Tatoeba): BLEU 28 after 9 minutes",
 }
-"""What models of our own reached, by the words of their text. All are of width 128, and were trained on one core beside other programs."""
+"""What models of our own reached, by the words of their text: of width 128, on one core, beside other programs."""
 
 DROPOUTS = {4: 0.0, 12: 0.1, 30: 0.2, math.inf: 0.3}
 """The dropout for fewer epochs than this: a text that is read often is learnt by heart."""
@@ -130,11 +132,12 @@ def choose(text: Text, minutes: float, speeds: Mapping[Size, float]) -> Chosen:
     max_steps = max(100, 50 * round(num_tokens / per_update / 50))
     pieces = next(pieces for words, pieces in VOCABULARIES.items() if text.num_words < words)
     # Each byte and character is a piece, and in a text of Chinese there may be thousands of them.
-    least_pieces = 100 * math.ceil((260 + text.num_characters + pieces // 2) / 100)
+    single = 100 * math.ceil((260 + text.num_characters) / 100)
+    pieces = min(max(pieces, single + pieces // 2), single + text.num_merges // 100 * 100)
     num_epochs = max_steps * per_update / text.num_tokens
     return Chosen(
         size=size,
-        vocab_size=max(pieces, least_pieces),
+        vocab_size=pieces,
         dropout=next(dropout for epochs, dropout in DROPOUTS.items() if num_epochs < epochs),
         tokens_per_batch=tokens_per_batch,
         max_steps=max_steps,

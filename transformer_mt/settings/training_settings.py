@@ -172,4 +172,5 @@ class AveragingConfig(Section):
     """Which weights become the model. last: the mean of the last checkpoints; best: the mean of the best checkpoints;
     moving_average: the moving average of the weights in the newest checkpoint (needs training.average_decay). auto: the
     candidate with the best training.metric on the validation set. Candidates are the mean of the last checkpoints,
-    means of fewer of them, the single best checkpoint and, with training.average_decay, a moving average."""
+    means of fewer of them, the single best checkpoint, with training.average_decay a moving average, and with
+    training.initialise_from means of the trained and the initial weights."""
