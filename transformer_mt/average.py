@@ -90,12 +90,21 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
         check_settings(path, config.model, f"Set these values again in {run_dir}/config.yaml")
     can_validate = (Path(config.data_dir) / "valid.target.txt").is_file()
     mixed_with = {candidate.initial for candidate in candidates if candidate.initial}
+    for path in mixed_with:
+        advice = "It is not the model from which training started: put that model back, or set averaging.choose=last"
+        check_tokenizer(path, tokenizer.digest, advice)
+        check_settings(path, config.model, advice)
     sums = [(path / SUMS).read_text() for path in (run_dir, *paths, *mixed_with)]
     made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", *sums)
     former = read_metadata(model_dir / MODEL)
-    if former.get("made_from") == made_from and not fault(model_dir, MODEL_FILES):
+    gone = config.training.initialise_from if config.averaging.choose == "auto" and not mixed_with else None
+    was_mixed = gone and "initial weights" in former.get("validation", "") and former.get("newest") == newest
+    if (was_mixed or former.get("made_from") == made_from) and not fault(model_dir, MODEL_FILES):
         print(f"{model_dir}: already averaged, {former['made_of']}")
         return
+    if gone:
+        what = "so it is not mixed with the trained weights, and only the first validation set counts"
+        print(f"warning: training.initialise_from={gone} is not there any more, {what}", file=sys.stderr)
     asked, found = config.averaging.checkpoints, len(candidates[0].steps)
     if config.averaging.choose != "moving_average" and found < asked:
         print(f"{run_dir} has {counted(found, 'checkpoint')} to average, fewer than averaging.checkpoints={asked}")

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from transformer_mt.base.errors import ConfigError, UserError
+from transformer_mt.base.errors import CheckpointError, ConfigError, UserError
 from transformer_mt.base.wording import duration
 from transformer_mt.evaluation.evaluated_texts import model_in
 from transformer_mt.preparing.fill_data_dir import open_texts
-from transformer_mt.preparing.fine_tuning import NEW, OLD, OldText, mixed_corpora, old_text
+from transformer_mt.preparing.fine_tuning import NEW, OldText, mixed_corpora, old_text
 from transformer_mt.preparing.measured_text import SideMeasures, TextMeasures, measure, table
 from transformer_mt.preparing.text_warnings import (
     FEWEST_PAIRS,
@@ -33,6 +33,7 @@ from transformer_mt.settings.model_settings import ModelConfig, TransformerConfi
 from transformer_mt.settings.reading import load_config, parse_yaml
 from transformer_mt.settings.reasoned import model_settings, new_configuration, tuned_configuration
 from transformer_mt.settings.training_settings import Optimizer, TrainingConfig
+from transformer_mt.storage.checksums import MODEL, how_to_get_a_model
 from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli
 from transformer_mt.text.tokenizer import Tokenizer
@@ -53,23 +54,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments.minutes >= 1:
         parser.error("--minutes must be at least 1")
     model = None if arguments.model is None else model_in(arguments.model)
+    if model is not None and not (model / MODEL).is_file():
+        raise CheckpointError(f"{model} holds no model: {how_to_get_a_model(model)}")
     old = None if model is None else load_config(model / "config.yaml")
     languages = _languages(arguments, old, parser)
     corpus = corpus_of(arguments.corpus, *languages)
     output = arguments.output or Path(f"{name_of(corpus)}.yaml")
-    if os.path.lexists(output):
-        raise UserError(f"{output} exists already; delete it, or choose another name with --output")
-    if not output.parent.is_dir():
-        raise UserError(f"{output.parent} is no directory: make it, or choose another place with --output")
+    _check_free(output)
     if model is None or old is None:
         content, said = from_scratch(corpus, arguments.minutes, output.stem)
     else:
         content, said = from_model(model, old, corpus, arguments.minutes, output.stem)
     write_whole(output, content)
-    load_config(output)
+    try:
+        load_config(output)
+    except ConfigError:
+        output.unlink()
+        raise
     print(f"wrote {output}: {said} of training")
     print(f"next: {shlex.join(cli.command('train', str(output), '--all'))}")
     return 0
+
+
+def _check_free(output: Path) -> None:
+    """Raise UserError if the configuration, its data_dir or its run_dir exists already, or cannot be made."""
+    for place in (output, Path("data", output.stem), Path("runs", output.stem)):
+        if os.path.lexists(place):
+            raise UserError(f"{place} exists already; delete it, or choose another name with --output")
+    if not output.parent.is_dir():
+        raise UserError(f"{output.parent} is no directory: make it, or choose another place with --output")
 
 
 def _languages(arguments: Namespace, old: Config | None, parser: ArgumentParser) -> tuple[str, str]:
@@ -105,41 +118,37 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
 
 def from_model(model: Path, old: Config, corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, str]:
     """Choose the settings of fine-tuning a model. Returns the configuration, and what to say about it."""
-    found = old_text(old.corpus, Path(old.data_dir))
-    measures = measured(corpus, FEWEST_TO_TUNE, Tokenizer.load(model))
+    if isinstance(corpus.train, tuple):
+        raise ConfigError("--from-model takes one corpus: put the new text into one file")
+    tokenizer = Tokenizer.load(model)
+    found = old_text(old.corpus, Path(old.data_dir), tokenizer.digest)
+    measures = measured(corpus, FEWEST_TO_TUNE, tokenizer)
     share, _ = share_for(measures, LARGEST_SHARE_TO_TUNE)
-    num_tokens = round(measures.num_target_tokens * (1 - 2 * share))
     (speed,) = measured_speeds([old.model], measures, "adam")
-    chosen = choose_tuning(num_tokens, bool(found.training), old.model.d_model, minutes, speed)
-    if not found.training:
+    chosen = choose_tuning(
+        round(measures.num_target_tokens * (1 - 2 * share)), bool(found.training), old.model.d_model, minutes, speed
+    )
+    if found.missing:
         print(
-            "warning: the training text of the old model is not here any more, so it cannot be mixed with the new "
-            "text, and the model will forget more of it",
+            f"warning: the training text of the old model cannot be mixed with the new text: {found.missing}. The "
+            "model will forget more of it",
             file=sys.stderr,
         )
-    texts = text_settings(corpus, share, found, num_tokens)
+    texts = text_settings(corpus, share, found, measures.num_target_tokens)
     content = tuned_configuration(old, model, texts, chosen, name)
     return content, f"{chosen.max_steps:,} updates, about {duration(chosen.seconds)}"
 
 
 def text_settings(corpus: CorpusConfig, share: float, old: OldText, new_tokens: int) -> dict[str, Any]:
     """Return the settings of the text: new text and old text, mixed; validation and test sets of both."""
-    several = isinstance(corpus.train, tuple)
-    new = [text if several else text.model_copy(update={"name": NEW}) for text in corpus.training_corpora]
-    held_out: dict[str, Any] = {"share": share}
-    if len(new) == 1:
-        held_out["name"] = new[0].name
-    elif old.training:
-        raise ConfigError("--from-model takes one corpus: put the new text into one file")
-    sets = dict(old.sets or {})
-    old_valid = [{"name": OLD, **sets.pop(OLD)}] if OLD in sets else []
-    train = mixed_corpora(new, new_tokens, old)
+    (new,) = corpus.training_corpora
+    held_out = {"share": share, "name": NEW}
     return {
         "source_language": corpus.source_language,
         "target_language": corpus.target_language,
-        "train": train,
-        "valid": [{"name": NEW, **held_out}, *old_valid],
-        "test": {NEW: held_out, **sets},
+        "train": mixed_corpora(new.model_copy(update={"name": NEW}), new_tokens, old),
+        "valid": [held_out, *({"name": name, **files} for name, files in old.valid.items())],
+        "test": {NEW: held_out, **old.tests},
     }
 
 
@@ -213,7 +222,8 @@ def measured_speeds(models: Sequence[ModelConfig], measures: TextMeasures, optim
     from transformer_mt.training.run.estimate import trial
 
     found = []
-    lengths = random_lengths(measures.source), random_lengths(measures.target)
+    longest = min([LONGEST, *(model.max_positions for model in models)])
+    lengths = random_lengths(measures.source, longest), random_lengths(measures.target, longest)
     training = TrainingConfig(tokens_per_batch=1024, optimizer=optimizer, clip_norm=1.0)
     for model in models:
         speed = trial(model, training, 4000, lengths, SECONDS / 4).tokens_per_second
@@ -223,12 +233,12 @@ def measured_speeds(models: Sequence[ModelConfig], measures: TextMeasures, optim
     return found
 
 
-def random_lengths(side: SideMeasures) -> NDArray[np.int64]:
+def random_lengths(side: SideMeasures, longest: int) -> NDArray[np.int64]:
     """Return the numbers of tokens of 10,000 sentences, ascending, distributed as those of the text."""
     units = np.array(sorted(side.lengths))
     shares = np.array([side.lengths[unit] for unit in units]) / side.num_lines
     drawn = np.random.default_rng(1).choice(units, SAMPLE, p=shares)
-    return np.sort(np.minimum(drawn * PIECES // 100 + 1, LONGEST))
+    return np.sort(np.minimum(drawn * PIECES // 100 + 1, longest))
 
 
 def share_for(measures: TextMeasures, largest: float) -> tuple[float, int]:

@@ -10,10 +10,11 @@ from transformer_mt.base.errors import ConfigError
 from transformer_mt.preparing.fine_tuning import OldText, mixed_corpora, old_text
 from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.reading import load_config
+from transformer_mt.text.tokenizer import Tokenizer
 
 
-def found_for(config):
-    return old_text(config.corpus, Path(config.data_dir))
+def found_for(config, digest=None):
+    return old_text(config.corpus, Path(config.data_dir), digest or Tokenizer.load(Path(config.data_dir)).digest)
 
 
 def test_the_old_text_is_found_with_its_sets(experiment):
@@ -22,18 +23,22 @@ def test_the_old_text_is_found_with_its_sets(experiment):
     assert (text.name, text.path, text.source, text.target) == ("old", str(experiment.parent / "train"), "en", "de")
     assert found.num_tokens > 1000
     data = experiment.parent / "data"
-    assert found.sets == {
-        "old": {side: f"{data}/valid.{side}.txt" for side in ("source", "target")},
-        "tiny": {side: f"{data}/test/tiny.{side}.txt" for side in ("source", "target")},
-    }
+    assert found.valid == {"old": {side: f"{data}/valid.{side}.txt" for side in ("source", "target")}}
+    assert found.tests == {"old_tiny": {side: f"{data}/test/tiny.{side}.txt" for side in ("source", "target")}}
+    assert found.missing == ""
 
 
 def test_without_its_training_text_the_sets_are_left_and_without_its_data_nothing(experiment, tmp_path):
     config = load_config(experiment, ["corpus.train=nowhere/train"])
-    assert found_for(config).training == () and set(found_for(config).sets) == {"old", "tiny"}
+    found = found_for(config)
+    assert found.training == () and [*found.valid, *found.tests] == ["old", "old_tiny"] and "nowhere" in found.missing
     shutil.copytree(experiment.parent / "data", tmp_path / "data")
     (tmp_path / "data" / "prepare.json").unlink()
-    assert found_for(load_config(experiment, [f"data_dir={tmp_path}/data"])) == OldText()
+    config = load_config(experiment, [f"data_dir={tmp_path}/data"])
+    assert (
+        found_for(config) == OldText(missing=found_for(config).missing) and "prepare.json" in found_for(config).missing
+    )
+    assert found_for(load_config(experiment), digest="of another model").training == ()
 
 
 def test_tags_need_a_person(experiment):
@@ -45,6 +50,6 @@ def test_tags_need_a_person(experiment):
 @pytest.mark.parametrize(("new_tokens", "weights"), [(50, (0.05, 0.1)), (5000, (1.0, 2.0))])
 def test_an_epoch_has_as_many_tokens_of_old_text_as_of_new_text_and_each_old_pair_at_most_once(new_tokens, weights):
     old = (PairedText(name="a", path="a"), PairedText(name="b", path="b", weight=2.0))
-    *found, new = mixed_corpora([PairedText(name="new", path="c")], new_tokens, OldText(old, 1000))
+    *found, new = mixed_corpora(PairedText(name="new", path="c"), new_tokens, OldText(old, 1000))
     assert tuple(corpus["weight"] for corpus in found) == weights
     assert new == {"name": "new", "path": "c", "form": "prefix"}

@@ -1,13 +1,16 @@
 """Fine-tuning: several validation sets side by side, and mixtures with the weights from which training started."""
 
+import shutil
+
 import pytest
 import torch
 from helpers.tiny import log_records, train_tiny, weights_at
 from safetensors.torch import load_file
 
 from transformer_mt import average, prepare
-from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.errors import CheckpointError, CorpusError
 from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.storage.weights import read_metadata
 from transformer_mt.training.run.candidates import INITIAL_SHARES
 
@@ -66,3 +69,36 @@ def test_a_damaged_further_validation_set_is_found(tuned):
             average.main([str(tuned), "checkpoints=2"])
     finally:
         file.write_text(text)
+
+
+def test_without_the_initial_model_a_finished_model_stays_and_a_new_one_is_warned_of(
+    tuned, evaluated, capsys, tmp_path
+):
+    run = shutil.copytree(tuned, tmp_path / "run", symlinks=True)
+    config = load_config(run / "config.yaml")
+    initial = shutil.copytree(evaluated / "model", tmp_path / "initial")
+    moved = config.training.model_copy(update={"initialise_from": str(initial)})
+    (run / "config.yaml").write_text(dump_config(config.model_copy(update={"training": moved})))
+    assert average.main([str(run)]) == 0
+    before = (run / "model" / "model.safetensors").read_bytes()
+    shutil.rmtree(initial)
+    capsys.readouterr()
+    assert average.main([str(run)]) == 0
+    assert "already averaged" in capsys.readouterr().out
+    assert (run / "model" / "model.safetensors").read_bytes() == before
+    shutil.rmtree(run / "model")
+    assert average.main([str(run)]) == 0
+    assert "is not there any more" in capsys.readouterr().err
+
+
+def test_another_model_in_the_place_of_the_initial_one_is_refused(tuned, evaluated, tmp_path):
+    run = shutil.copytree(tuned, tmp_path / "run", symlinks=True)
+    shutil.rmtree(run / "model", ignore_errors=True)
+    other = shutil.copytree(evaluated / "model", tmp_path / "other")
+    change = load_config(other / "config.yaml", ["model.num_heads=4"])
+    (other / "config.yaml").write_text(dump_config(change))
+    config = load_config(run / "config.yaml")
+    moved = config.training.model_copy(update={"initialise_from": str(other)})
+    (run / "config.yaml").write_text(dump_config(config.model_copy(update={"training": moved})))
+    with pytest.raises(CheckpointError, match="num_heads"):
+        average.main([str(run)])

@@ -152,6 +152,14 @@ def test_look_shows_them_as_held_out(experiment, capsys):
             ["corpus.train=[{name: a, path: x.tsv}, {name: b, source: x.de, target: y.en}]"],
         ),
         ("share-of-unknown-corpus", ["corpus.valid={name: elsewhere, share: 0.1}"]),
+        (
+            "share-of-all-and-of-one",
+            [
+                "corpus.train=[{name: a, path: x.tsv}]",
+                "corpus.valid={name: a, share: 0.1}",
+                "corpus.test={b: {share: 0.1}}",
+            ],
+        ),
         ("share-without-pairs", ["corpus.valid={share: 1e-9}"]),
         ("value-not-allowed", ["corpus.valid={share: 0.6}"]),
     ],
@@ -180,3 +188,16 @@ def test_a_share_of_a_named_corpus_has_pairs_of_this_corpus_only(experiment):
     experiment.prepare(f"corpus.train={experiment.directory}/new.tsv", *alone, data="alone")
     assert held == {name: experiment.held(name) for name in SETS}
     assert all(held.values()) and {*held["valid"]} <= {*PAIRS[250:380]}
+
+
+def test_shares_of_two_corpora_begin_anew_for_each(experiment):
+    for name, pairs in {"a": PAIRS[:190], "b": PAIRS[190:380]}.items():
+        experiment.text = experiment.directory / f"{name}.tsv"
+        experiment.write(pairs)
+    corpora = ", ".join(f"{{name: {name}, path: {experiment.directory}/{name}.tsv}}" for name in "ab")
+    experiment.prepare(
+        f"corpus.train=[{corpora}]", "corpus.valid=[{name: a, share: 0.3}, {name: b, share: 0.3}]", "corpus.test={}"
+    )
+    held = experiment.held("valid"), experiment.held("valid/b")
+    for pairs, part in zip(held, (PAIRS[:190], PAIRS[190:380]), strict=True):
+        assert {source for source, _ in pairs} == {source for source, _ in part if place_of(source) < 0.3}

@@ -151,7 +151,7 @@ class TestFromModel:
         assert prepare.main(["mine.yaml"]) == 0
         summary = json.loads((quick / config.data_dir / "prepare.json").read_text())
         assert summary["counts"]["valid/old"]["kept"] == 8 and 10 < summary["counts"]["valid"]["kept"] < 50
-        assert set(config.corpus.test) == {"new", "tiny"}
+        assert set(config.corpus.test) == {"new", "old_tiny"}
         tokens = {name: corpus["kept"] for name, corpus in summary["corpora"].items()}
         weight = config.corpus.train[0].weight
         assert weight * tokens["old"] == pytest.approx(tokens["new"], rel=0.5), "about as much old text as new text"
@@ -162,7 +162,11 @@ class TestFromModel:
         (model / "config.yaml").write_text(dump_config(config))
         write_tsv(quick / "mine.tsv", PAIRS[:300])
         status, error = status_and_error(new.main, "mine.tsv", "--from-model", model, capsys=capsys)
-        assert status == 0 and error.startswith("warning: the training text of the old model is not here")
+        assert (
+            status == 0
+            and error.startswith("warning: the training text of the old model cannot be mixed")
+            and "nowhere" in error
+        )
         assert [text.name for text in load_config("mine.yaml").corpus.train] == ["new"]
 
     @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ Other rooms use:
 
     data_files: hold_data_dir
     fill_data_dir: fill_data_dir, held_out_of, open_splits, open_texts, Plan, split_digests, splits_of
-    fine_tuning: mixed_corpora, NEW, OLD, old_text, OldText
+    fine_tuning: mixed_corpora, NEW, old_text, OldText
     look_at_data: look, MOST_PAIRS
     measured_text: measure, SideMeasures, table, TextMeasures
     prepared: check_data, data_digests, files_of, files_of_test_set, is_training, Prepared, read_prepared, SUMMARY,

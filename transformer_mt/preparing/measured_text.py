@@ -136,9 +136,9 @@ class TextMeasures:
     texts: TextFilters
     pieces: PieceFilters
     tokenizer: Tokenizer | None = None
+    """If it is None, `pieces` leaves out no pair."""
     num_target_tokens: int = 0
     """The target tokens of all pairs that pass the filters of texts, if there is a tokenizer."""
-    """If it is None, `pieces` leaves out no pair."""
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     """How many pairs of each corpus the filters keep (KEPT), and leave out for each of REASONS."""
     by_reason: Counter[str] = field(default_factory=Counter)

@@ -262,18 +262,20 @@ class CorpusConfig(Section):
     def held_shares(self) -> dict[str, tuple[float, float]]:
         """The sets that are shares of train, by their names in a data_dir: each has the places of one range.
 
-        The ranges stand side by side from 0 on, in the order of the configuration.
+        The ranges of a corpus, or those of all corpora, stand side by side from 0 on, in the order of the
+        configuration.
         """
-        end, found = 0.0, dict[str, tuple[float, float]]()
+        ends, found = dict[str | None, float](), dict[str, tuple[float, float]]()
         for name, split in self.held_out.items():
             if isinstance(split, PairedText) and split.share is not None:
-                found[name] = end, end + split.share
-                end += split.share
+                begin = ends.get(split.name, 0.0)
+                found[name] = begin, begin + split.share
+                ends[split.name] = begin + split.share
         return found
 
     @model_validator(mode="after")
     def _check_shares(self) -> Self:
-        shares = self.held_shares
+        shares, names = self.held_shares, set[str | None]()
         if any(
             text.share is not None
             for text in (self.train if isinstance(self.train, tuple) else [self.train])
@@ -284,6 +286,7 @@ class CorpusConfig(Section):
             if not isinstance(split, PairedText) or split.share is None:
                 continue
             of = self.shared_corpora(split)
+            names.add(split.name)
             if not of:
                 raise ValueError(f"{key}: corpus.train has no corpus with the name {split.name}, to take a share from")
             if len({(text.tag, self.languages_of(text)) for text in of}) > 1:
@@ -291,6 +294,8 @@ class CorpusConfig(Section):
                     f"{key}: share needs corpora with the same tag and the same languages in corpus.train: name one of "
                     "them, or give the set as a text of its own"
                 )
+        if None in names and len(names) > 1:
+            raise ValueError("some shares name a corpus and some do not: give each share the name of its corpus")
         if (total := max((end for _, end in shares.values()), default=0.0)) > 0.5:
             raise ValueError(
                 f"the shares are {total:g} of corpus.train together; leave at least half of it to training"

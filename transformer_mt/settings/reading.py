@@ -47,11 +47,11 @@ class _Reader(yaml.SafeLoader):
         return node
 
 
-class _Writer(yaml.SafeDumper):
+class Writer(yaml.SafeDumper):
     """Writes YAML, with quotes around texts that _Reader would read as numbers."""
 
 
-for _dialect in (_Reader, _Writer):
+for _dialect in (_Reader, Writer):
     _dialect.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
     _dialect.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
 
@@ -125,7 +125,7 @@ def _text(path: Path) -> str:
 
 def dump_config(config: Config) -> str:
     """Return a configuration as YAML that contains also the settings with default values."""
-    return yaml.dump(config.model_dump(), Dumper=_Writer, sort_keys=False, allow_unicode=True)
+    return yaml.dump(config.model_dump(), Dumper=Writer, sort_keys=False, allow_unicode=True)
 
 
 def differences(old: Config, new: Config) -> dict[str, str]:

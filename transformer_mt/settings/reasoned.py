@@ -10,6 +10,8 @@ from transformer_mt.base.wording import duration
 from transformer_mt.settings.choosing import Chosen, Size, Text, Tuning
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.reading import Writer
+from transformer_mt.settings.section import Section
 
 Sections = dict[str, dict[str, tuple[Any, str]]]
 """Settings by section and key: each value, and the reason for it, which may be empty."""
@@ -61,15 +63,16 @@ def tuned_configuration(old: Config, model: Path, corpus: dict[str, Any], chosen
 
     `corpus` are the settings of the text.
     """
-    default = {key: field.default for key, field in type(old.model).model_fields.items()}
     every = max(1, chosen.max_steps // 5)
     values: Sections = {
-        "corpus": {key: (value, TEXT_REASONS.get(key, "")) for key, value in corpus.items()},
+        "corpus": {key: (value, TEXT_REASONS.get(key, "")) for key, value in corpus.items()}
+        | {"max_length": (old.corpus.max_length, "")},
+        "filters": _changed(old.filters),
         "tokenizer": {
             "from": (str(model), "the weights belong to its pieces"),
             "joint": (old.tokenizer.joint, ""),
         },
-        "model": {key: (value, "") for key, value in old.model.model_dump().items() if value != default[key]},
+        "model": _changed(old.model),
         "training": {
             "initialise_from": (str(model), ""),
             "max_steps": (chosen.max_steps, f"updates: about {duration(chosen.seconds)}, without validations"),
@@ -78,11 +81,18 @@ def tuned_configuration(old: Config, model: Path, corpus: dict[str, Any], chosen
             "peak_lr": (chosen.peak_lr, f"for Adam and width {old.model.d_model}: about a third of that from scratch"),
             "warmup_steps": (chosen.max_steps // 6, ""),
             "validate_every": (every, "on the new and on the old text"),
+            "valid_sentences": (500, "of each set: enough to see what is gained and lost"),
             "save_every": (every, ""),
         },
         "averaging": {"checkpoints": (1, "then mixed with the old weights, as the validation sets say")},
     }
     return _written(f"Fine-tunes {model}", name, values)
+
+
+def _changed(section: Section) -> dict[str, tuple[Any, str]]:
+    """Return the settings of a section that differ from their defaults, without reasons."""
+    default = {key: field.default for key, field in type(section).model_fields.items()}
+    return {key: (value, "") for key, value in section.model_dump().items() if value != default[key]}
 
 
 def _training_settings(chosen: Chosen) -> dict[str, tuple[Any, str]]:
@@ -104,7 +114,8 @@ def _written(about: str, name: str, sections: Sections) -> str:
     lines = [f"# {about}. `python -m transformer_mt settings` explains each setting."]
     lines += [f"data_dir: {_yaml(f'data/{name}')}", f"run_dir: {_yaml(f'runs/{name}')}"]
     for section, settings in sections.items():
-        lines.append(f"{section}:")
+        if settings:
+            lines.append(f"{section}:")
         for key, (value, reason) in settings.items():
             line = f"  {key}: {_yaml(value)}"
             lines.append(f"{line}  # {reason}" if reason else line)
@@ -113,5 +124,5 @@ def _written(about: str, name: str, sections: Sections) -> str:
 
 def _yaml(value: Any) -> str:
     """Return a value as YAML on one line."""
-    written = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10_000)
+    written = yaml.dump(value, Dumper=Writer, default_flow_style=True, allow_unicode=True, width=10_000)
     return str(written).strip().removesuffix("...").strip()
