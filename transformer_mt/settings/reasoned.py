@@ -81,7 +81,6 @@ def tuned_configuration(old: Config, model: Path, corpus: dict[str, Any], chosen
             "peak_lr": (chosen.peak_lr, f"for Adam and width {old.model.d_model}: about a third of that from scratch"),
             "warmup_steps": (chosen.max_steps // 6, ""),
             "validate_every": (every, "on the new and on the old text"),
-            "valid_sentences": (500, "of each set: enough to see what is gained and lost"),
             "save_every": (every, ""),
         },
         "averaging": {"checkpoints": (1, "then mixed with the old weights, as the validation sets say")},

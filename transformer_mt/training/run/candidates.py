@@ -25,7 +25,7 @@ from transformer_mt.training.run.checkpoint import (
 from transformer_mt.training.run.validation import ValidationScores, ValidationSet, validate_model
 from transformer_mt.training.scale.distributed import Ranks
 
-INITIAL_SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
+INITIAL_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 """Shares of the weights from which training started, in the candidates after fine-tuning (Wortsman et al. 2022)."""
 
 MOST_LOST = 1.0
