@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -81,19 +81,9 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     _check_ours(model_dir, tokenizer)
     TrainingLines.load(run_dir)  # raises an error now if the file is damaged, not after the validation
     paths = sorted({path for candidate in candidates for path in candidate.paths})
-    advice = (
-        f"The tokenizer in {run_dir} is damaged, or was replaced by another one: copy the tokenizer of the run's "
-        f"data_dir into {run_dir}"
-    )
-    for path in paths:
-        check_tokenizer(path, tokenizer.digest, advice)
-        check_settings(path, config.model, f"Set these values again in {run_dir}/config.yaml")
-    can_validate = (Path(config.data_dir) / "valid.target.txt").is_file()
     mixed_with = {candidate.initial for candidate in candidates if candidate.initial}
-    for path in mixed_with:
-        advice = "It is not the model from which training started: put that model back, or set averaging.choose=last"
-        check_tokenizer(path, tokenizer.digest, advice)
-        check_settings(path, config.model, advice)
+    _check_weights(paths, mixed_with, run_dir, config, tokenizer)
+    can_validate = (Path(config.data_dir) / "valid.target.txt").is_file()
     sums = [(path / SUMS).read_text() for path in (run_dir, *paths, *mixed_with)]
     made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", *sums)
     former = read_metadata(model_dir / MODEL)
@@ -127,6 +117,23 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
         print(_gains(initial, scores[candidates.index(chosen)]))
     if warning := _warning(model_dir, candidates, scores, config):
         print(f"warning: {warning}", file=sys.stderr)
+
+
+def _check_weights(
+    checkpoints: Sequence[Path], mixed_with: Collection[Path], run_dir: Path, config: Config, tokenizer: Tokenizer
+) -> None:
+    """Raise CheckpointError if a checkpoint, or the model from which training started, does not fit this run."""
+    advice = (
+        f"The tokenizer in {run_dir} is damaged, or was replaced by another one: copy the tokenizer of the run's "
+        f"data_dir into {run_dir}"
+    )
+    for path in checkpoints:
+        check_tokenizer(path, tokenizer.digest, advice)
+        check_settings(path, config.model, f"Set these values again in {run_dir}/config.yaml")
+    advice = "It is not the model from which training started: put that model back, or set averaging.choose=last"
+    for path in mixed_with:
+        check_tokenizer(path, tokenizer.digest, advice)
+        check_settings(path, config.model, advice)
 
 
 def _validate(

@@ -33,7 +33,7 @@ from transformer_mt.settings.model_settings import ModelConfig, TransformerConfi
 from transformer_mt.settings.reading import load_config, parse_yaml
 from transformer_mt.settings.reasoned import model_settings, new_configuration, tuned_configuration
 from transformer_mt.settings.training_settings import Optimizer, TrainingConfig
-from transformer_mt.storage.checksums import MODEL, how_to_get_a_model
+from transformer_mt.storage.checksums import CONFIG, MODEL, how_to_get_a_model
 from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli
 from transformer_mt.text.tokenizer import Tokenizer
@@ -54,9 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments.minutes >= 1:
         parser.error("--minutes must be at least 1")
     model = None if arguments.model is None else model_in(arguments.model)
-    if model is not None and not (model / MODEL).is_file():
+    if model is not None and not all((model / name).is_file() for name in (MODEL, CONFIG)):
         raise CheckpointError(f"{model} holds no model: {how_to_get_a_model(model)}")
-    old = None if model is None else load_config(model / "config.yaml")
+    old = None if model is None else load_config(model / CONFIG)
     languages = _languages(arguments, old, parser)
     corpus = corpus_of(arguments.corpus, *languages)
     output = arguments.output or Path(f"{name_of(corpus)}.yaml")

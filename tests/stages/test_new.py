@@ -169,6 +169,12 @@ class TestFromModel:
         )
         assert [text.name for text in load_config("mine.yaml").corpus.train] == ["new"]
 
+    @pytest.mark.parametrize("place", ["nowhere", "checkpoints/best"])
+    def test_what_is_no_model_is_told(self, quick, capsys, evaluated, place):
+        write_tsv(quick / "mine.tsv", PAIRS[:300])
+        status, error = status_and_error(new.main, "mine.tsv", "--from-model", evaluated / place, capsys=capsys)
+        assert status == 2 and says(error, "from-model-without-model", place) and not (quick / "mine.yaml").exists()
+
     @pytest.mark.parametrize(
         ("arguments", "code"),
         [

@@ -316,7 +316,10 @@ class CorpusConfig(Section):
                 continue
             is_named = split.share is not None or (isinstance(self.valid, tuple) and split in self.valid)
             if split.weight is not None or (split.name is not None and not is_named):
-                raise ValueError(f"{key}: name and weight are only for a list of corpora in train; leave them out")
+                raise ValueError(
+                    f"{key}: name is only for a text in a list, and weight only for a corpus in the list of train; "
+                    "leave them out"
+                )
         return self
 
 
