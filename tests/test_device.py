@@ -24,8 +24,9 @@ def process_is_left_as_it_was():
 def processor(monkeypatch):
     """A function that lets the CPU have these capabilities and no others."""
 
-    def has(*capabilities):
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(capabilities, True))
+    def has(*capabilities, cpu_name="AMD EPYC"):
+        known = {"cpu_name": cpu_name, **dict.fromkeys(capabilities, True)}
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known)
 
     return has
 
@@ -65,6 +66,15 @@ def test_a_precision_that_is_named_is_taken(processor, precision, dtype, capabil
 )
 def test_auto_precision_is_bf16_where_the_processor_multiplies_it(processor, capabilities, dtype):
     processor(*capabilities)
+    assert choose_device("cpu", "auto").dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "dtype"),
+    [(("avx512_bf16",), torch.float32), (("avx512_bf16", "amx_bf16"), torch.bfloat16)],
+)
+def test_auto_precision_is_bf16_on_intel_only_with_amx(processor, capabilities, dtype):
+    processor(*capabilities, cpu_name="Intel Xeon")
     assert choose_device("cpu", "auto").dtype == dtype
 
 

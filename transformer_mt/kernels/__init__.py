@@ -5,12 +5,13 @@ model.
 
 Other rooms use:
 
-    cross_entropy: CHUNK_LOGITS, chunked_cross_entropy
+    cross_entropy: chunked_cross_entropy
     device: check_c_compiler, choose_device, Device, end_of_queue, on_device, on_host, peak_memory_on,
         why_gpu_unused
     elementary: Dropout, Linear, linear, linear_maps, linear_relu
     matmul: best_matmul, do_without_onednn, Matmul, ONEDNN_REFUSES, Quantization
     packed_attention: Near, packed_self_attention, Segments
+    r_drop: r_drop
     row_attention: RowMask, Rows
     top_words
 """

@@ -34,9 +34,7 @@ def chunked_cross_entropy(
     reduction="sum", ignore_index=PAD), the second equals it with smoothing 0. Only one chunk of tokens has logits at a
     time. The forward pass also computes the gradients, while these logits exist.
     """
-    if bias_V is not None:  # a bias is the weight of one more feature, which is 1; the other new ones have weight 0
-        features_ND = F.pad(features_ND, (0, MORE_FEATURES), value=1.0)
-        output_VD = torch.cat([output_VD, F.pad(bias_V[:, None], (0, MORE_FEATURES - 1))], dim=1)
+    features_ND, output_VD = with_bias(features_ND, output_VD, bias_V)
     if not torch.is_grad_enabled():  # otherwise ctx.needs_input_grad would be true for weights
         features_ND, output_VD = features_ND.detach(), output_VD.detach()
     if features_ND.is_cuda:
@@ -47,6 +45,14 @@ def chunked_cross_entropy(
         features_ND, output_VD, labels_N, smoothing, chunk
     )
     return sums
+
+
+def with_bias(features_ND: Tensor, output_VD: Tensor, bias_V: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Features and output matrix that have the bias in them: it is the weight of one more feature, which is 1."""
+    if bias_V is None:
+        return features_ND, output_VD
+    ones_ND = F.pad(features_ND, (0, MORE_FEATURES), value=1.0)  # all but the first of the new ones have weight 0
+    return ones_ND, torch.cat([output_VD, F.pad(bias_V[:, None], (0, MORE_FEATURES - 1))], dim=1)
 
 
 def equal_chunks(num_rows: int, most: int) -> int:

@@ -42,7 +42,7 @@ class TrainingConfig(Section):
     """Where training runs: cpu, cuda or cuda:N. auto: CUDA if there is a GPU, otherwise the CPU."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """The number format of matrix multiplications. Weights and optimizer state are always fp32. auto: bf16 if the
-    hardware multiplies in bf16, as recent GPUs and server CPUs do, otherwise fp32."""
+    hardware multiplies faster in bf16, as recent GPUs and many server CPUs do, otherwise fp32."""
     sharding: Literal["none", "full"] = "none"
     """What each device keeps if there are several. none: all parameters, gradients and optimizer states; full: only a
     part of them (FSDP), for a model that does not fit on one device."""

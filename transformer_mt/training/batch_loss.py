@@ -1,6 +1,6 @@
-"""The loss of a micro-batch, computed in faster forms where the model has them, and R-Drop (arXiv 2106.14448).
+"""The loss of a micro-batch, computed in faster forms where the model has them.
 
-B sentences  T target positions  N real target tokens  D model width  V vocabulary
+B sentences  T target positions  N real target tokens  D model width
 """
 
 from collections import Counter
@@ -8,17 +8,15 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from transformer_mt.base.languages import PAD
 from transformer_mt.batches.batching import Batch
 from transformer_mt.batches.packing import PackedBatch
-from transformer_mt.kernels.cross_entropy import CHUNK_LOGITS
 from transformer_mt.kernels.device import Device
+from transformer_mt.kernels.r_drop import r_drop
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layouts import Packed
-from transformer_mt.training.loss import LossSums, label_smoothed, real_features, smoothed_nll
+from transformer_mt.training.loss import LossSums, label_smoothed, real_features
 
 Features = Callable[..., Tensor]
 """`Seq2Seq.features`, which takes packed sentences if the model supports them."""
@@ -56,56 +54,6 @@ def patience_on(device: Device) -> int:
     return PATIENCE_CUDA if device.torch_device.type == "cuda" else 0
 
 
-def r_drop(
-    first_ND: Tensor,
-    second_ND: Tensor,
-    output_VD: Tensor,
-    labels_N: Tensor,
-    smoothing: float,
-    alpha: float,
-    bias_V: Tensor | None = None,
-) -> LossSums:
-    """The mean of both passes' label-smoothed cross-entropies + alpha / 4 (KL(P1 || P2) + KL(P2 || P1)), over N.
-
-    This is half of the paper's eq. 4, summed over tokens: `alpha` is the paper's (5 for translation), and each token
-    counts once. If both passes are the same, it equals `label_smoothed`. `nll` is the mean of both. The paper's formula
-    has no label smoothing, but its code has.
-
-    Only a chunk of the logits exists at a time; the backward pass computes it again.
-    """
-    smoothed = nll = torch.zeros((), device=first_ND.device)
-    chunk = max(1, CHUNK_LOGITS // (2 * len(output_VD)))
-    chunks = [torch.split(tensor, chunk) for tensor in (first_ND, second_ND, labels_N)]
-    for first_ND, second_ND, labels_N in zip(*chunks, strict=True):
-        part: LossSums = checkpoint(
-            _sums,
-            *(first_ND, second_ND, output_VD, labels_N, smoothing, alpha, bias_V),
-            use_reentrant=False,
-            preserve_rng_state=False,  # nothing here is random
-        )
-        smoothed, nll = smoothed + part.smoothed, nll + part.nll
-    return LossSums(smoothed, nll)
-
-
-def _sums(
-    first_ND: Tensor,
-    second_ND: Tensor,
-    output_VD: Tensor,
-    labels_N: Tensor,
-    smoothing: float,
-    alpha: float,
-    bias_V: Tensor | None,
-) -> LossSums:
-    weight_VD = output_VD.to(first_ND.dtype)  # here, so that the chunks' gradients are summed in full precision
-    bias_V = None if bias_V is None else bias_V.to(first_ND.dtype)
-    precision = torch.promote_types(first_ND.dtype, torch.float32)
-    first_NV = F.linear(first_ND, weight_VD, bias_V).log_softmax(dim=-1, dtype=precision)
-    second_NV = F.linear(second_ND, weight_VD, bias_V).log_softmax(dim=-1, dtype=precision)
-    first, second = (smoothed_nll(log_probs_NV, labels_N, smoothing) for log_probs_NV in (first_NV, second_NV))
-    both_kl = ((first_NV.exp() - second_NV.exp()) * (first_NV - second_NV)).sum()
-    return LossSums((first.smoothed + second.smoothed) / 2 + alpha / 4 * both_kl, (first.nll + second.nll) / 2)
-
-
 class BatchLoss(nn.Module):
     """The loss of the real target tokens of a micro-batch, each predicted from those before it (teacher forcing)."""
 
@@ -126,7 +74,7 @@ class BatchLoss(nn.Module):
         second_ND, _ = features_and_labels(self.model, features, batch, self.device)
         first_ND, second_ND, labels_N = (x[labels_N != PAD] for x in (features_ND, second_ND, labels_N))
         output_VD, bias_V = self.model.output_VD, self.model.output_bias_V
-        return r_drop(first_ND, second_ND, output_VD, labels_N, self.smoothing, self.r_drop, bias_V)
+        return LossSums(*r_drop(first_ND, second_ND, output_VD, labels_N, self.smoothing, self.r_drop, bias_V))
 
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float, device: Device) -> LossSums:
