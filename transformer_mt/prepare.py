@@ -24,7 +24,7 @@ from transformer_mt.preparing.prepared import (
     SUMMARY,
     Prepared,
     check_data,
-    files_of_test_set,
+    files_of,
     is_training,
     read_prepared,
     trained_on,
@@ -141,7 +141,7 @@ def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
         return False
     changes, prepared = [f"{SUMMARY} cannot be read"], read_prepared(directory)
     if prepared is not None:
-        tests = [file for name in config.corpus.test for file in files_of_test_set(name)]
+        tests = [file for name in config.corpus.test for file in files_of(f"test/{name}")]
         check_data(directory, (*trained_on(directory), *tests))
         changes = _changes(prepared, config, digests)
     if prepared is None or changes:
@@ -254,9 +254,11 @@ def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilte
         source, target = clean(pair[0]), clean(pair[1])
         return not (texts.is_of_held_share(source) or texts.reason_switched_on(source, target, languages[corpus]))
 
+    # Training takes memory: 5 times the bytes of both languages with bpe, 21 times with unigram.
+    most_bytes = 30_000_000 if settings.algorithm == "unigram" else 100_000_000
     samples = [(corpus.pairs(skip_bad), corpus.num_pairs) for corpus in corpora]
     filtering = (stays,) if config.filters.look_at_text or texts.held_share else ()
-    sources, targets = sample_of(samples, settings.sample_sentences, settings.most_sample_bytes, *filtering)
+    sources, targets = sample_of(samples, settings.sample_sentences, most_bytes, *filtering)
     return Tokenizer.train(taken(sources), taken(targets), settings, _symbols(config))
 
 

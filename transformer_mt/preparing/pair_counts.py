@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import add
 
 from transformer_mt.corpora.filters import REASONS
 
@@ -24,12 +25,7 @@ class PairCounts:
 
     def __add__(self, other: "PairCounts") -> "PairCounts":
         """Return the sums of both counts."""
-        return PairCounts(
-            self.kept + other.kept,
-            self.dropped + other.dropped,
-            self.source_tokens + other.source_tokens,
-            self.target_tokens + other.target_tokens,
-        )
+        return PairCounts(*map(add, vars(self).values(), vars(other).values()))
 
     @property
     def summary(self) -> dict[str, int]:

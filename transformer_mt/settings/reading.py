@@ -241,10 +241,7 @@ def _unknown(error: ErrorDetails) -> str:
 
 
 def _shown_path(error: ErrorDetails) -> tuple[str | int, ...]:
-    """Return the path of a key as in the file, without the names that pydantic adds for the form of a value.
-
-    The key of a list's entry is its index, from 0.
-    """
+    """Return the path of a key as in the file, without pydantic's names of forms. List entries are indices from 0."""
     loc = error["loc"]
     if loc[:1] == ("model",) and loc[1:2] in [(kind,) for kind in MODELS]:
         loc = loc[:1] + loc[2:]

@@ -114,10 +114,7 @@ class DecodingConfig(Section):
 
 
 def changed(decoding: DecodingConfig, changes: dict[str, float | None]) -> DecodingConfig:
-    """Return a copy of the settings with these values; None keeps the value of a setting.
-
-    Raises ConfigError for a value that is not allowed.
-    """
+    """Return a copy with these values; None keeps the value of a setting. Raises ConfigError for a wrong value."""
     given = {key: value for key, value in changes.items() if value is not None}
     try:
         return DecodingConfig.model_validate(decoding.model_dump() | given)
@@ -134,10 +131,7 @@ def _mistake(error: ErrorDetails) -> str:
 
 
 def check_for_model(decoding: DecodingConfig, model: "ModelConfig", vocab_size: int | None) -> None:
-    """Check that this model can be used with these settings, by any engine.
-
-    `vocab_size` is the size of the target vocabulary, or None if it is not known yet. Raises ConfigError.
-    """
+    """Raises ConfigError if this model does not allow these settings; `vocab_size` is that of the target, if known."""
     attentions = model.attentions_to_source
     if decoding.alignment_layer > attentions:
         raise ConfigError(
