@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -159,7 +159,7 @@ def ordered_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[Ba
 
 
 @dataclass(frozen=True)
-class BatchOrder(Sequence[Pairs]):
+class BatchOrder:
     """The pairs of each batch of an epoch, in order. It saves memory: one array has all pairs, end to end."""
 
     pairs: PairNumbers
@@ -171,13 +171,7 @@ class BatchOrder(Sequence[Pairs]):
     def __len__(self) -> int:
         return len(self.batches)
 
-    @overload
-    def __getitem__(self, index: int) -> Pairs: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Pairs]: ...
-    def __getitem__(self, index: int | slice) -> Pairs | list[Pairs]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> Pairs:
         batch = self.batches[index]
         return self.pairs[self.ends[batch] : self.ends[batch + 1]].astype(np.int64)
 

@@ -178,10 +178,7 @@ class BpeDropout:
 
 
 class UnigramSampling:
-    """Subword regularisation: draws from all segmentations, by forward filtering and backward sampling.
-
-    Kudo 2018, sec. 3.3, with l = infinity.
-    """
+    """Draws from all segmentations (Kudo 2018, sec. 3.3, l = infinity): forward filtering, backward sampling."""
 
     def __init__(self, pieces: list[str], ordinary: dict[str, tuple[int, float]], alpha: float) -> None:
         self._pieces, self._ordinary, self._alpha = pieces, ordinary, alpha
