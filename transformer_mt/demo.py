@@ -48,10 +48,7 @@ def shipped_configs() -> Path:
 
 
 def copy_config(name: str, directory: Path) -> bool:
-    """Copy one configuration into a directory, unless it exists there already. Returns whether it was copied.
-
-    Raises UserError if it cannot be written.
-    """
+    """Copy a configuration unless it is there already. Returns whether it was copied. Raises UserError if it fails."""
     path = directory / name
     if os.path.lexists(path):  # true for a broken link, too
         return False
@@ -77,7 +74,12 @@ def write_corpus(output: Path, pairs: Sequence[tuple[str, str]], sizes: Mapping[
     written, or if other files have these names.
     """
     described = f"{sizes['train']} train, {sizes['valid']} valid and {sizes['test']} test pairs"
-    paths = {output / name: content for name, content in _files(pairs, sizes).items()}
+    paths, left = {}, iter(pairs)
+    for part, size in sizes.items():
+        chosen = list(islice(left, size))
+        for column, language in enumerate(("en", "de")):
+            lines = "".join(pair[column] + "\n" for pair in chosen)
+            paths[output / f"{part}.{language}"] = lines.encode()
     complete = [path for path, content in paths.items() if path.is_file() and path.read_bytes() == content]
     if len(complete) == len(paths):
         print(f"{output} is already complete: {described}; nothing to do.", flush=True)
@@ -92,16 +94,6 @@ def write_corpus(output: Path, pairs: Sequence[tuple[str, str]], sizes: Mapping[
     for path, content in paths.items():
         write_whole(path, content)
     print(f"Wrote {output}: {described} of synthetic English and German.", flush=True)
-
-
-def _files(pairs: Sequence[tuple[str, str]], sizes: Mapping[str, int]) -> dict[str, bytes]:
-    """Return the content of each file by its name."""
-    contents, left = {}, iter(pairs)
-    for part, size in sizes.items():
-        chosen = list(islice(left, size))
-        for column, language in enumerate(("en", "de")):
-            contents[f"{part}.{language}"] = "".join(pair[column] + "\n" for pair in chosen).encode()
-    return contents
 
 
 if __name__ == "__main__":

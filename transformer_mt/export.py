@@ -134,10 +134,7 @@ def check_output(output_dir: Path) -> None:
 
 
 def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -> None:
-    """Compare the log-probabilities that two engines give to random pieces.
-
-    Raises UserError if they are not finite, or if in fp32 they differ by more than LARGEST_DIFFERENCE.
-    """
+    """Compare the log-probabilities of random pieces. Raises UserError if they are not finite, or differ in fp32."""
     pairs = random_pairs(trained, COMPARED)
     log_probs = [
         both

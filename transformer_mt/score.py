@@ -174,7 +174,8 @@ def _parser() -> argparse.ArgumentParser:
         "  paste source.txt target.txt | python -m transformer_mt.score runs/demo_en_de/model --json\n"
         "  python -m transformer_mt.score runs/de_en/model source.txt nbest.jsonl --add channel --reverse > out.jsonl",
     )
-    model_arguments.add_arguments(parser)
+    cli.add_model(parser)
+    model_arguments.add_engine_arguments(parser)
     parser.add_argument(
         "source",
         metavar="SOURCE",

@@ -132,7 +132,8 @@ def _parser() -> argparse.ArgumentParser:
         'echo "The child is sleeping." | python -m transformer_mt.translate runs/demo_en_de/model beam_size=5\n'
         "  python -m transformer_mt.translate runs/demo_en_de/model --input lines.txt --json n_best=3 > found.jsonl",
     )
-    model_arguments.add_arguments(parser)
+    cli.add_model(parser)
+    model_arguments.add_engine_arguments(parser)
     cli.add_settings(parser, "a setting, such as beam_size=5")
     parser.add_argument(
         "--input", metavar="FILE", type=Path, help="read this file, not standard input; may be a .gz, .zst or .xz"

@@ -39,7 +39,6 @@ _SCRIPTS = {
     ),
 }
 _SCRIPTS_OF_SUBTAGS = {"hans": "Han", "hant": "Han", "jpan": "Han+Hiragana+Katakana", "kore": "Hangul+Han"}
-_ASCII_LETTER = re.compile("[A-Za-z]")
 
 
 def script_of(code: str) -> str | None:
@@ -74,7 +73,6 @@ class Script:
     """Finds a letter of the script."""
     others: regex.Pattern[str]
     """Finds a letter of another script."""
-    is_latin: bool
 
     @classmethod
     def named(cls, names: str, key: str) -> "Script":
@@ -91,12 +89,10 @@ class Script:
                 "Devanagari, Han or Hangul"
             ) from None
         others = regex.compile(rf"[\p{{L}}--[{own}\p{{Script=Common}}\p{{Script=Inherited}}]]", regex.V1)
-        return cls(letters, others, letters.match("A") is not None)
+        return cls(letters, others)
 
     def share(self, text: str) -> float:
         """Return the share of a text's letters that belong to this script; 1 if no letter counts."""
-        if text.isascii():
-            return 1.0 if self.is_latin or not _ASCII_LETTER.search(text) else 0.0
         num_others = len(self.others.findall(text))
         if not num_others:
             return 1.0
@@ -173,10 +169,7 @@ class TextFilters:
         return self.held_share > 0 and place_of(source) < self.held_share
 
     def reason_switched_on(self, source: str, target: str, languages: Languages) -> str | None:
-        """Return the reason to leave out a pair by the filters that are off by default; None if it stays.
-
-        For the arguments see `reason`.
-        """
+        """Return the reason, as `reason` does, by the filters that are off by default; None if the pair stays."""
         settings = self.settings
         if settings.identical and source == target:
             return "identical"

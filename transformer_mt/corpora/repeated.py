@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from transformer_mt.base.wording import counted
 
 _SHOWN = 3  # example lines of each set
-KINDS = ("sources", "targets", "pairs")
+KINDS = {"sources": "source", "targets": "target", "pairs": "complete pair"}
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,7 @@ class Overlaps:
 
     def _note(self, name: str, left_out: bool) -> str:
         counts = self.counts[name]
-        numbers = ", ".join(
-            counted(counts[kind], noun)
-            for kind, noun in (("sources", "source"), ("targets", "target"), ("pairs", "complete pair"))
-        )
+        numbers = ", ".join(counted(counts[kind], noun) for kind, noun in KINDS.items())
         kind = next(kind for kind in ("pairs", "sources", "targets") if counts[kind])
         lines = sorted((line, place) for (of, its, line), place in self.found.items() if (of, its) == (name, kind))
         places = ", ".join(f"line {line} is {place}" for line, place in lines[:_SHOWN])

@@ -107,10 +107,7 @@ InvalidText = Literal["strict", "replace"]
 
 
 def read_lines(path: Path, errors: InvalidText = "strict") -> Iterator[str]:
-    """Read and decode the lines of a UTF-8 file, which may be a .gz, .zst or .xz; see `decode_lines`.
-
-    Raises CorpusError if the file cannot be read, or if a line is not UTF-8.
-    """
+    """Read the lines of a UTF-8 file, compressed or not; see `decode_lines`. Raises CorpusError if it is unreadable."""
     with opened(path) as file:
         yield from decode_lines(limited_lines(file, str(path)), str(path), errors)
 
