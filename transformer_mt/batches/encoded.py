@@ -31,11 +31,6 @@ class EncodedText:
         return len(self.offsets) - 1
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the ids."""
-        return self.ids.dtype
-
-    @property
     def num_tokens(self) -> int:
         """The number of tokens of all sentences."""
         return len(self.ids)
@@ -74,11 +69,6 @@ class ShardedText:
     def __len__(self) -> int:
         return int(self._starts[-1]) if self.kept is None else len(self.kept)
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the ids."""
-        return self.parts[0].dtype
-
     def lengths(self, sentences: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """Return the number of tokens of each of these sentences, EOS included."""
         _, starts, ends = self._bounds(sentences)
@@ -89,7 +79,7 @@ class ShardedText:
         where, starts, ends = self._bounds(sentences)
         places = zip(where.tolist(), starts.tolist(), ends.tolist(), strict=True)
         ids = [self.parts[part].ids[start:end] for part, start, end in places]
-        return np.concatenate(ids) if ids else np.empty(0, self.dtype), ends - starts
+        return np.concatenate(ids or [self.parts[0].ids[:0]]), ends - starts
 
     def rows(self, sentences: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the part of each of these sentences, and its number in this part."""

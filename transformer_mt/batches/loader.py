@@ -95,9 +95,7 @@ class Loader:
             rows = np.arange(len(pairs))
         if self.layout == "padded":
             return collate(corpus, rows).of_pairs(pairs)
-        num_source, num_target = (int(side.lengths(rows).sum()) for side in (corpus.source, corpus.target))
-        shape = self._shape.for_part(num_source, num_target, len(rows))
-        return collate_packed(corpus, rows, shape).of_pairs(pairs)
+        return collate_packed(corpus, rows, self._shape.for_part(corpus, rows)).of_pairs(pairs)
 
     @cached_property
     def _shape(self) -> PackedShape:

@@ -114,7 +114,7 @@ class _Side:
             spare -= growth
             sentences.append(other)
         offsets = np.fromiter(accumulate(map(len, sentences), initial=0), np.int64, len(sentences) + 1)
-        return EncodedText(np.fromiter(chain.from_iterable(sentences), text.dtype, offsets[-1]), offsets)
+        return EncodedText(np.fromiter(chain.from_iterable(sentences), all_ids.dtype, offsets[-1]), offsets)
 
     def _sentence(self, ids: NDArray[np.integer], random: Random) -> list[int]:
         begins = self._begins_word[ids]
