@@ -180,10 +180,7 @@ def _gains(before: ValidationScores, after: ValidationScores) -> str:
 
 
 def _device(name: str | None, training: TrainingConfig) -> Device:
-    """Return the named device; without a name, that of training or, if this machine lacks it, the best one here.
-
-    Raises ConfigError if the named device is missing, or if there is no safe directory for code compiled for a GPU.
-    """
+    """Return the named device; else that of training or, if it is missing, the best one here. Raises ConfigError."""
     try:
         device = choose_device(name or training.device, training.precision, training.num_threads)
     except ConfigError:

@@ -185,10 +185,7 @@ def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict
 def _translate(
     translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return the translations, and fields of scores.json: how many lines were split or are doubtful, speed, end time.
-
-    Prints warnings about doubtful lines. Raises EvaluationError with the name of the test set if a line has none.
-    """
+    """Return the translations, and fields of scores.json. Prints warnings. Raises EvaluationError with the set."""
     begun, summary = time.perf_counter(), TranslationSummary()
     try:
         found = _best(translator, sources, decoding, name)

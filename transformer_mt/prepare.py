@@ -31,7 +31,6 @@ from transformer_mt.preparing.prepared import (
 )
 from transformer_mt.preparing.text_warnings import corpus_warnings
 from transformer_mt.preparing.tokenizer_training import ORIGIN, TokenizerOrigin, check_tag, kept_tokenizer, sample_of
-from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, load_config
 from transformer_mt.settings.section import fingerprint
@@ -201,16 +200,12 @@ def _symbols(config: Config) -> list[str]:
     return list(dict.fromkeys([*config.tokenizer.user_symbols, *config.corpus.tags]))
 
 
-def _shares(corpus: CorpusConfig) -> list[tuple[object, ...]]:
-    """Return the ranges of the held-out shares, each with the name of its corpus if it is a share of one corpus."""
-    splits = splits_of(corpus)
-    return [(*bounds, *filter(None, [splits[name].name])) for name, bounds in corpus.held_shares.items()]
-
-
 def _tokenizer_settings(config: Config) -> str:
     """A hash of all settings on which a trained tokenizer depends."""
-    filters = [config.filters] if config.filters.look_at_text else []
-    return fingerprint(config.tokenizer, *filters, *map(repr, _shares(config.corpus)), *_symbols(config))
+    filters, splits = [config.filters] if config.filters.look_at_text else [], splits_of(config.corpus)
+    # The range of each held-out share, with the name of its corpus if it is a share of one corpus.
+    shares = [(*range_, *filter(None, [splits[name].name])) for name, range_ in config.corpus.held_shares.items()]
+    return fingerprint(config.tokenizer, *filters, *map(repr, shares), *_symbols(config))
 
 
 def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -> None:

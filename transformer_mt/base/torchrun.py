@@ -22,10 +22,7 @@ def num_processes() -> int:
 
 
 def place() -> Place | None:
-    """Return the rank and the other numbers that torchrun gave to this process; None if it did not start it.
-
-    Raises ConfigError if the values cannot be from torchrun, because ranks would wait for others that do not exist.
-    """
+    """Return the place of this process; None if torchrun did not start it. Raises ConfigError for strange values."""
     size = num_processes()
     if not size:
         return None

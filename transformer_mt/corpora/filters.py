@@ -53,10 +53,7 @@ def script_of(code: str) -> str | None:
 
 
 def letters_by_script(characters: Mapping[str, int]) -> Counter[str]:
-    """Count the letters of each script, the most frequent script first, from the number of times each character occurs.
-
-    Scripts that no language above has are counted together, as "other".
-    """
+    """Count the letters of each script, most frequent first, by their characters. The other scripts are "other"."""
     letters = "".join(regex.findall(r"[\p{L}--[\p{Script=Common}\p{Script=Inherited}]]", "".join(characters), regex.V1))
     counts = Counter({"other": sum(characters[letter] for letter in letters)})
     for name in sorted({name for names in _SCRIPTS.values() for name in names.split("+")}):
@@ -76,10 +73,7 @@ class Script:
 
     @classmethod
     def named(cls, names: str, key: str) -> "Script":
-        """Return the script with this Unicode name, or several scripts with names joined by +.
-
-        Raises ConfigError if there is no such script. The error names `key`, the key of the configuration.
-        """
+        """Return the script of this Unicode name, or of several joined by +. Raises ConfigError, which names `key`."""
         own = "".join(rf"\p{{Script={name}}}" for name in names.split("+"))
         try:
             letters = regex.compile(rf"[\p{{L}}&&[{own}]]", regex.V1)
@@ -153,10 +147,7 @@ class TextFilters:
         return self.settings.look_at_text
 
     def reason(self, source: str, target: str, languages: Languages) -> str | None:
-        """Return the reason to leave out a pair, one of REASONS; None if it stays.
-
-        The texts are results of `clean`, without a tag. `languages` are the languages of their corpus.
-        """
+        """Return the reason to leave out a pair; None if it stays. The texts are results of `clean`, without a tag."""
         if not source or not target:
             return "blank"
         is_held_out = self.settings.held_out and (source in self.held_out or target in self.held_out)

@@ -60,10 +60,7 @@ def open_csv(text: PairedText) -> Corpus:
 
 
 def _columns_of_tsv(text: PairedText, path: Path, header: str | BadLine) -> tuple[int, int]:
-    """Return the indices of the two columns, from 0. If `text` has names, looks them up in the first line.
-
-    Raises CorpusError if a name is missing there, or if there are more than two columns and `text` chooses none.
-    """
+    """Return the indices of the two columns, from 0. Raises CorpusError like `open_tsv`."""
     if text.source is None:
         num_columns = 0 if isinstance(header, BadLine) else header.count("\t") + 1
         if num_columns > 2:

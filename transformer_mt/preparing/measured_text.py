@@ -24,6 +24,7 @@ from transformer_mt.preparing.pair_counts import KEPT, PairCounts, drop_table
 from transformer_mt.preparing.prepared import is_training
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText
 from transformer_mt.text.tokenizer import Tokenizer, clean, tagged
+from transformer_mt.text.training_lines import quantile
 
 _LEAST_SPREAD = 0.25  # standard deviation of the lengths, for each character of their mean
 _WORDS_KEPT = 50_000
@@ -106,12 +107,7 @@ class SideMeasures:
 
     def length_of(self, share: float) -> int:
         """Return the length, in units, that this share of the lines does not exceed. With 1.0, that of the longest."""
-        seen = 0
-        for length in sorted(self.lengths):
-            seen += self.lengths[length]
-            if seen >= share * self.num_lines:
-                return length
-        return 0
+        return quantile(self.lengths, share) if self.lengths else 0
 
     @cached_property
     def scripts(self) -> dict[str, float]:

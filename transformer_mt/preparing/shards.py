@@ -78,11 +78,10 @@ class BlockEncoder:
         source_ids, target_ids = self.tokenizer.encode_cleaned(tagged, [target for _, _, target in texts])
         both = zip(source_ids, target_ids, strict=True)
         reasons = [self.pieces.reason(len(source) - 1, len(target) - 1) for source, target in both]
-        if any(reasons):
-            dropped.update(reason for reason in reasons if reason)
-            stays = [reason is None for reason in reasons]
-            texts, tagged = list(compress(texts, stays)), list(compress(tagged, stays))
-            source_ids, target_ids = list(compress(source_ids, stays)), list(compress(target_ids, stays))
+        dropped.update(reason for reason in reasons if reason)
+        stays = [reason is None for reason in reasons]
+        texts, tagged = list(compress(texts, stays)), list(compress(tagged, stays))
+        source_ids, target_ids = list(compress(source_ids, stays)), list(compress(target_ids, stays))
         if not self.texts.settings.held_out:
             held = self.texts.held_out
             found += [(block.place(row), a, b) for row, a, b in texts if a in held or b in held]

@@ -93,10 +93,7 @@ class ShardMaker:
     """Whether filters.duplicates is on, which needs keys of the pairs."""
 
     def shards(self, corpus: TrainingCorpus) -> list[ShardRecord]:
-        """Make the missing shards of a corpus, and remove outdated ones. Returns the records of all, in order.
-
-        Raises CorpusError if the text cannot be read or the disk is full, and UserError.
-        """
+        """Make the missing shards of a corpus, and remove outdated ones. Returns all records. Raises UserError."""
         directory = self.directory / corpus.name
         records = complete_shards(directory, lambda number: self._key(corpus, number))
         with writing(directory):

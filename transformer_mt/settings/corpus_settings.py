@@ -150,11 +150,10 @@ def _is_share(split: Any) -> TypeGuard[PairedText]:
     return isinstance(split, PairedText) and split.share is not None
 
 
-Split = Annotated[Annotated[Text, Tag("(text)")] | Annotated[PairedText, Tag("(where)")], Discriminator(_form)]
+_OneText = Annotated[Text, Tag("(text)")] | Annotated[PairedText, Tag("(where)")]
+Split = Annotated[_OneText, Discriminator(_form)]
 TrainingSplit = Annotated[
-    Annotated[Text, Tag("(text)")]
-    | Annotated[PairedText, Tag("(where)")]
-    | Annotated[tuple[PairedText, ...], Tag("(several)"), Field(max_length=10_000, strict=False)],
+    _OneText | Annotated[tuple[PairedText, ...], Tag("(several)"), Field(max_length=10_000, strict=False)],
     Discriminator(_form_of_training),
 ]
 
@@ -233,11 +232,11 @@ class CorpusConfig(Section):
         """Return a split as keys. Except for a TSV, the languages are the default names of source and target."""
         if _is_share(split):
             return split.model_copy(update={"tag": self.shared_corpora(split)[0].tag})
-        languages = dict(zip(("source", "target"), self.languages_of(split), strict=True))
         text = PairedText(path=split) if isinstance(split, str) else split
         if text.form == "tsv":
             return text
-        return text.model_copy(update={key: value for key, value in languages.items() if getattr(text, key) is None})
+        source, target = self.languages_of(split)
+        return text.model_copy(update={"source": text.source or source, "target": text.target or target})
 
     @property
     def validation_sets(self) -> dict[str, Split]:
@@ -257,10 +256,7 @@ class CorpusConfig(Section):
 
     @property
     def held_shares(self) -> dict[str, tuple[float, float]]:
-        """The sets that are shares of train, by their names in a data_dir: each has the places of one range.
-
-        The ranges of a corpus, or of all corpora, stand side by side from 0 on, in the order of the configuration.
-        """
+        """The range of places of each set that is a share of train. Ranges of a corpus stand side by side from 0 on."""
         ends, found = dict[str | None, float](), dict[str, tuple[float, float]]()
         for name, split in self.held_out.items():
             if _is_share(split):
@@ -301,10 +297,8 @@ class CorpusConfig(Section):
         if self.temperature is not None and (not corpora or any(text.weight for text in corpora)):
             raise ValueError("temperature is only for a list of corpora without weights; leave it, or the weights, out")
         for key, split in {"train": self.train, **self.held_out}.items():
-            if not isinstance(split, PairedText):
-                continue
-            is_named = split.share is not None or (isinstance(self.valid, tuple) and split in self.valid)
-            if split.weight is not None or (split.name is not None and not is_named):
+            is_named = _is_share(split) or (isinstance(self.valid, tuple) and split in self.valid)
+            if isinstance(split, PairedText) and (split.weight or (split.name and not is_named)):
                 raise ValueError(
                     f"{key}: name is only for a text in a list, and weight only for a corpus in the list of train; "
                     "leave them out"

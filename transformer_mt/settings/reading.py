@@ -57,10 +57,7 @@ for _dialect in (_Reader, Writer):
 
 
 def parse_yaml(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
-    """Return the values of a YAML text, and the line of each key. The key of a list's entry is its index, from 0.
-
-    `name` is the name of the text in messages. Raises ConfigError.
-    """
+    """Return the values of a YAML text, and the line of each key. List entries count from 0. Raises ConfigError."""
     try:
         loader = _Reader(text)
         loader.name, loader.has_lines = name, "\n" in text

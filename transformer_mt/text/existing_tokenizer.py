@@ -14,10 +14,7 @@ _ADVICE = (
 
 
 def open_existing(path: Path) -> Tokenizer:
-    """Open the tokenizer in the directory of a stage, or a sentencepiece file as the tokenizer of both languages.
-
-    Raises TokenizerError if there is no tokenizer, if it is damaged, or if its special pieces have other ids than ours.
-    """
+    """Open the tokenizer of a stage's directory, or a sentencepiece file for both languages. Raises TokenizerError."""
     if not path.exists():
         raise TokenizerError(f"tokenizer.from={path}: there is no such directory or file; {_ADVICE}")
     if not path.is_dir():

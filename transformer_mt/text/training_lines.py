@@ -116,15 +116,15 @@ class TrainingLinesCounter:
         """Return the statistics of all pairs so far. There must be at least one pair."""
         return TrainingLines(
             pairs=self.num_pairs,
-            usual_sentences=_quantile(self.sentences, USUAL),
+            usual_sentences=quantile(self.sentences, USUAL),
             most_sentences=max(self.sentences),
-            usual_pieces=_quantile(self.pieces, USUAL),
+            usual_pieces=quantile(self.pieces, USUAL),
             most_pieces=max(self.pieces),
-            least_ratio=_quantile(self.ratios, RARE) if self.ratios else 0.0,
+            least_ratio=quantile(self.ratios, RARE) if self.ratios else 0.0,
         )
 
 
-def _quantile(counts: Counter[Number], share: float) -> Number:
+def quantile(counts: Counter[Number], share: float) -> Number:
     """Return the smallest value that at least this share of all values do not exceed."""
     rising = sorted(counts)
     return rising[bisect_left(list(accumulate(counts[value] for value in rising)), share * counts.total())]
