@@ -94,10 +94,9 @@ def _scores(
     numbers = range(first_line, first_line + len(sources))
     pieces = [target.split() for target in targets if arguments.pieces]
     scores = _scored(arguments, scorer, sources, targets, pieces, numbers)
-    numbered = zip(scores, numbers, strict=True)
     return [
         _object(score, number) if arguments.json else f"{score.log_prob:.4f}\t{score.average:.4f}\n"
-        for score, number in numbered
+        for score, number in zip(scores, numbers, strict=True)
     ]
 
 

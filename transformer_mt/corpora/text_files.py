@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
@@ -114,9 +115,7 @@ def read_lines(path: Path, errors: InvalidText = "strict") -> Iterator[str]:
 
 def limited_lines(file: ByteStream, name: str) -> Iterator[bytes]:
     """Read the lines of a file. Raises CorpusError if one is too long for the memory: /dev/zero is an endless line."""
-    number = 0
-    while line := file.readline(_MOST_BYTES + 1):
-        number += 1
+    for number, line in enumerate(iter(partial(file.readline, _MOST_BYTES + 1), b""), start=1):
         if len(line) > _MOST_BYTES:
             raise CorpusError(f"{name}:{number}: has more than {_MOST_BYTES:,} bytes; write one sentence on each line")
         yield line

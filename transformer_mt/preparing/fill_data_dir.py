@@ -171,8 +171,8 @@ def fill_data_dir(plan: Plan, num_workers: int) -> None:
     trained = _write_training(plan, num_workers)
     counts = {"train": sum(trained.counts.values(), PairCounts())}
     check_some_left(counts["train"])
-    assert trained.lines is not None, "some pairs are left"
-    trained.lines.save(directory)
+    lines = trained.lines.result()
+    lines.save(directory)
     for name in plan.corpus.validation_sets:
         valid = encoded(plan.pairs[name], tokenizer, splits[name].tag)
         counts[name] = write_validation(directory / name, valid, plan.corpus.max_length, tokenizer)
@@ -180,7 +180,7 @@ def fill_data_dir(plan: Plan, num_workers: int) -> None:
         counts[name].dropped.update(pair.reason for pair in bad)
     _write_summary(plan, counts, trained)
     _report(plan, counts, {name: plan.held_out.sizes[name] for name in tests}, trained)
-    print(trained.lines.description)
+    print(lines.description)
     print(f"prepared: {directory}")
 
 

@@ -1,7 +1,6 @@
 """`prepare --look`: shows what the training text is like and which pairs the filters leave out, and writes nothing."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from transformer_mt.base.wording import cut
@@ -32,8 +31,7 @@ def look(
         print(f"note: this reads only the first {most:,} pairs of each corpus; `--look N` reads N")
     for warning in [*corpus_warnings(corpus, opened), *text_warnings(measures)]:
         print(f"warning: {warning}", file=sys.stderr)
-    for line in _examples(measures):
-        print(line)
+    _print_examples(measures)
 
 
 def _tokenizer(settings: TokenizerConfig, data_dir: Path) -> Tokenizer | None:
@@ -50,13 +48,12 @@ def _tokenizer(settings: TokenizerConfig, data_dir: Path) -> Tokenizer | None:
     return None
 
 
-def _examples(measures: TextMeasures) -> Iterator[str]:
-    """Yield lines that show a few kept pairs and a few for each reason."""
+def _print_examples(measures: TextMeasures) -> None:
+    """Print a few kept pairs and a few for each reason."""
     for reason, words in {KEPT: "kept, each source above its target", **REASONS}.items():
         if reason in measures.examples:
-            yield ""
-            yield f"{words}:"
+            print(f"\n{words}:")
         for place, pair in measures.examples.get(reason, []):
-            yield f"  {place}"
+            print(f"  {place}")
             for text in [pair.fault] if isinstance(pair, BadPair) else pair:
-                yield f"      {cut(text) or '(blank)'}"
+                print(f"      {cut(text) or '(blank)'}")
