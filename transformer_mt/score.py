@@ -119,7 +119,7 @@ def _with_scores(
     scores = _scored(arguments, scorer, all_sources, texts, pieces, numbers)
     for translation, score in zip(translations, scores, strict=True):
         translation[arguments.add] = finite(score.log_prob, 6)
-    return [each.text() for each in lists]
+    return [json.dumps(each.fields, ensure_ascii=False) + "\n" for each in lists]
 
 
 def _scored(

@@ -87,11 +87,8 @@ class Script:
 
     def share(self, text: str) -> float:
         """Return the share of a text's letters that belong to this script; 1 if no letter counts."""
-        num_others = len(self.others.findall(text))
-        if not num_others:
-            return 1.0
-        num_own = len(self.letters.findall(text))
-        return num_own / (num_own + num_others)
+        num_own, num_others = len(self.letters.findall(text)), len(self.others.findall(text))
+        return num_own / (num_own + num_others) if num_others else 1.0
 
 
 REASONS = {

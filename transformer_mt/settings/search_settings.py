@@ -81,8 +81,7 @@ class DecodingConfig(Section):
     def _check(self) -> Self:
         if not self.sampling:
             given = {"temperature": self.temperature != 1.0, "top_k": self.top_k != 0, "top_p": self.top_p != 1.0}
-            useless = [key for key, is_given in given.items() if is_given]
-            if useless:
+            if useless := [key for key, is_given in given.items() if is_given]:
                 raise ValueError(
                     f"{', '.join(useless)}: no effect without sampling; set sampling=true, or leave it out"
                 )

@@ -326,14 +326,14 @@ def _read(path: Path) -> SentencePieceProcessor:
 
 
 def _processor(model: bytes, name: str) -> SentencePieceProcessor:
+    processor = SentencePieceProcessor()
     try:
-        processor = SentencePieceProcessor(model_proto=model) if model else None
-        if processor is not None:
-            processor.id_to_piece(list(range(processor.get_piece_size())))
+        processor.load_from_serialized_proto(model)
+        processor.id_to_piece(list(range(processor.get_piece_size())))
     except (RuntimeError, UnicodeDecodeError):  # not a sentencepiece model, or one with a piece that is not UTF-8
-        processor = None
-    if processor is None:
-        raise TokenizerError(f"{name}: is not a sentencepiece model, or is damaged; prepare again, or copy it again")
+        raise TokenizerError(
+            f"{name}: is not a sentencepiece model, or is damaged; prepare again, or copy it again"
+        ) from None
     special = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
     if special != (PAD, UNK, BOS, EOS):
         raise TokenizerError(
