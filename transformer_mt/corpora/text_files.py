@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
@@ -242,21 +243,14 @@ def line_blocks(file: ByteStream, name: str) -> Iterator[list[str | BadLine]]:
     Only "\\n" ends a line. Carriage returns before "\\n" are removed, and so is a byte order mark at the start. Raises
     CorpusError if the file is UTF-16, or if its lines end in carriage returns only. `name` is its name in messages.
     """
-    waiting: list[str | BadLine] = []
-    for chunk in _chunks(file, name):
-        waiting += _lines_of(chunk)
-        in_blocks = len(waiting) - len(waiting) % BLOCK
-        for start in range(0, in_blocks, BLOCK):
-            yield waiting[start : start + BLOCK]
-        del waiting[:in_blocks]
-    if waiting:
-        yield waiting
+    lines = all_lines(file, name)
+    while block := list(islice(lines, BLOCK)):
+        yield block
 
 
 def all_lines(file: ByteStream, name: str) -> Iterator[str | BadLine]:
     """Cut a file into the same lines as `line_blocks`."""
-    for block in line_blocks(file, name):
-        yield from block
+    return chain.from_iterable(map(_lines_of, _chunks(file, name)))
 
 
 def _chunks(file: ByteStream, name: str) -> Iterator[bytes]:
