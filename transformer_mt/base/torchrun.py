@@ -23,8 +23,7 @@ def num_processes() -> int:
 
 def place() -> Place | None:
     """Return the place of this process; None if torchrun did not start it. Raises ConfigError for strange values."""
-    size = num_processes()
-    if not size:
+    if not (size := num_processes()):
         return None
     if not os.environ.get("MASTER_ADDR"):
         raise _not_of_torchrun("MASTER_ADDR", "the address of the machine that runs rank 0")

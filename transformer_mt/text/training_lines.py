@@ -91,7 +91,6 @@ class TrainingLinesCounter:
     """Counts the pieces of pairs. The caller adds their numbers of sentences to `sentences`."""
 
     def __init__(self) -> None:
-        self.num_pairs = 0
         self.sentences: Counter[int] = Counter()
         self.pieces: Counter[int] = Counter()
         self.ratios: Counter[float] = Counter()
@@ -103,7 +102,6 @@ class TrainingLinesCounter:
         both, numbers = np.unique((sources << 32) | targets, return_counts=True)
         for lengths, number in zip(both.tolist(), numbers.tolist(), strict=True):
             num_source, num_target = lengths >> 32, lengths & (2**32 - 1)
-            self.num_pairs += number
             self.pieces[num_source] += number
             if num_source >= LONG_ENOUGH:
                 self.ratios[round(num_target / num_source, 2)] += number
@@ -111,7 +109,7 @@ class TrainingLinesCounter:
     def result(self) -> TrainingLines:
         """Return the statistics of all pairs so far. There must be at least one pair."""
         return TrainingLines(
-            pairs=self.num_pairs,
+            pairs=self.pieces.total(),
             usual_sentences=quantile(self.sentences, USUAL),
             most_sentences=max(self.sentences),
             usual_pieces=quantile(self.pieces, USUAL),
