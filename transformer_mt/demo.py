@@ -63,8 +63,8 @@ def copy_config(name: str, directory: Path) -> bool:
 def packaged_corpus() -> list[tuple[str, str]]:
     """Return the English-German pairs that come with the package: first test, then validation, then training pairs."""
     with bz2.open(CORPUS, "rt", encoding="utf-8", newline="\n") as file:
-        pairs = [line.removesuffix("\n").split("\t") for line in file]
-    return [(english, german) for english, german in pairs]
+        lines = (line.removesuffix("\n").split("\t") for line in file)
+        return [(english, german) for english, german in lines]
 
 
 def write_corpus(output: Path, pairs: Sequence[tuple[str, str]], sizes: Mapping[str, int]) -> None:

@@ -117,7 +117,9 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
         check_files(each, options.engine)
     file, output = model / "config.yaml", results_dir(model)
     config = load_config(file, arguments.overrides, "decoding")
-    texts = _test_sets(arguments, model, config)
+    if not any(override.startswith("data_dir=") for override in arguments.overrides):
+        check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
+    texts = read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], arguments.test))
     check_own(output, OWNER)
     read_scores(output / "scores.json")  # raises an error if `evaluate` may not replace the file
     tried = choices_of(arguments.tune)
@@ -142,13 +144,6 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
         write_scores(output / "scores.json", read_scores(output / "scores.json") | results)
     _say_where(made_by, output, example=next(iter(texts.values())).sources[0])
     return results
-
-
-def _test_sets(arguments: argparse.Namespace, model: Path, config: Config) -> dict[str, TestSet]:
-    """Read the test sets of the configuration, or only the one that --test names."""
-    if not any(override.startswith("data_dir=") for override in arguments.overrides):
-        check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
-    return read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], arguments.test))
 
 
 def _scored(

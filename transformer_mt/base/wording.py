@@ -45,10 +45,7 @@ _EVERY = 30.0  # seconds between two lines in a log
 
 
 class LineProgress:
-    """Shows progress and speed on standard error; also the total and the time left, if the number of lines is known.
-
-    The speed counts the lines that are done from now on.
-    """
+    """Shows progress and speed, from now on, on standard error; if the number of lines is known, also the time left."""
 
     def __init__(
         self, num_lines: int | None, every: float = _EVERY, done_before: int = 0, doing: str = "", unit: str = "lines"

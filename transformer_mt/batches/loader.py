@@ -119,10 +119,7 @@ class Loader:
 
 
 def split_evenly(batches: Sequence[Pairs], num_ranks: int) -> list[Pairs]:
-    """The same pairs in a multiple of `num_ranks` micro-batches, so that every rank has the same number of them.
-
-    Splits the largest in two until the number is right. If only single pairs are left, adds empty micro-batches.
-    """
+    """The pairs in a multiple of `num_ranks` batches: splits the largest; if it is one pair, adds empty batches."""
     parts = list(batches)
     while len(parts) % num_ranks:
         largest = max(range(len(parts)), key=lambda index: len(parts[index]))

@@ -49,10 +49,7 @@ class Overlaps:
     """The first place in the training text, by name of the set, kind (one of KINDS) and line."""
 
     def add(self, source: str, target: str, place: str) -> None:
-        """Compare a training pair, whose texts are results of `clean`. `place` is its file and line.
-
-        A sentence counts on either side, because a corpus may have source and target swapped.
-        """
+        """Compare a pair of results of `clean`. A sentence counts on either side, because a corpus may be swapped."""
         sources = [line for text in {source, target} for line in self.held.sources.get(text, ())]
         targets = [line for text in {source, target} for line in self.held.targets.get(text, ())]
         for kind, lines in (("sources", sources), ("targets", targets), ("pairs", {*sources} & {*targets})):

@@ -31,10 +31,7 @@ FieldPath = tuple[str, ...]
 
 
 def find_field(row: Mapping[str, Any], name: str) -> FieldPath | None:
-    """Return the path to a field of a row; None if there is none.
-
-    `name` is the name of the field; or a.b for the field b in the field a; or a field in the field `translation`.
-    """
+    """Return the path to the field `name`, to b in a for a.b, or to `name` in `translation`; None if there is none."""
     for path in ((name,), tuple(name.split(".")), ("translation", name)):
         with suppress(KeyError, TypeError):
             reduce(getitem, path, row)

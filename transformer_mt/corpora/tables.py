@@ -42,10 +42,7 @@ def open_tsv(text: PairedText) -> Corpus:
 
 
 def open_csv(text: PairedText) -> Corpus:
-    """Open comma-separated values with the names of the columns in the first row. The separator may be ; or a tab.
-
-    Raises CorpusError if the file cannot be read or is empty, or if a name is missing in the first row.
-    """
+    """Open comma-separated values (or ; or tabs) with names of columns in the first row. Raises CorpusError."""
 
     def read(path: Path, digest: str) -> Iterator[Block]:
         with opened_again(path, digest) as file:

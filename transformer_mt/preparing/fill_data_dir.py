@@ -116,10 +116,7 @@ class Plan:
 
 
 def splits_of(corpus: CorpusConfig) -> dict[str, PairedText]:
-    """Return each split by its name in a data_dir: train, valid and test/NAME; train/NAME for the corpora of a list.
-
-    In a list of validation sets, the first is valid, and the others are valid/NAME.
-    """
+    """Return each split by its name in a data_dir: train or train/NAME, valid (the first), valid/NAME, test/NAME."""
     several = isinstance(corpus.train, tuple)
     train = {f"train/{text.name}" if several else "train": corpus.text_of(text) for text in corpus.training_corpora}
     return {**train, **{name: corpus.text_of(split) for name, split in corpus.held_out.items()}}

@@ -20,10 +20,7 @@ MOST_PAIRS = 1_000_000  # the default; they take about 20 s, or 30 s with a toke
 def look(
     corpus: CorpusConfig, filters: FiltersConfig, tokenizer_settings: TokenizerConfig, data_dir: Path, most: int
 ) -> None:
-    """Print what the first `most` pairs of each training corpus are like, with examples. Raises UserError.
-
-    Lengths in pieces are computed with the tokenizer of the settings or of the data_dir; if there is none, not at all.
-    """
+    """Print what the first `most` pairs of a corpus are like, in pieces if there is a tokenizer. Raises UserError."""
     tokenizer, opened = _tokenizer(tokenizer_settings, data_dir), open_splits(corpus)
     measures = measure(corpus, filters, opened, tokenizer, most)
     print(table(measures))

@@ -50,10 +50,7 @@ KEPT = "kept"
 
 
 def drop_table(counts: Mapping[str, Counter[str]]) -> str:
-    """Return a table for each corpus, one below the other. If there are several, add a table for all together.
-
-    `counts` has for the name of each corpus the number of pairs kept (KEPT), and left out for each of REASONS.
-    """
+    """Return a table for each corpus, and one for all. `counts` has the pairs kept (KEPT), and left out by REASONS."""
     shown = {**counts, "all corpora": sum(counts.values(), Counter())} if len(counts) > 1 else counts
     tables = "\n\n".join(_table(name, count) for name, count in shown.items())
     notes = [f"note: no pair of {name} is left" for name, count in counts.items() if not count[KEPT]]
