@@ -180,10 +180,7 @@ def _gains(before: ValidationScores, after: ValidationScores) -> str:
 
 
 def _device(name: str | None, training: TrainingConfig) -> Device:
-    """Return the named device; without a name, that of training or, if this machine lacks it, the best one here.
-
-    Raises ConfigError if the named device is missing, or if there is no safe directory for code compiled for a GPU.
-    """
+    """Return the named device; else that of training or, if it is missing, the best one here. Raises ConfigError."""
     try:
         device = choose_device(name or training.device, training.precision, training.num_threads)
     except ConfigError:
@@ -228,7 +225,8 @@ def _write(
 ) -> None:
     """Write the model directory: the checksums first, so that they reveal a missing file if the process is killed."""
     try:
-        with temporary_directory(_place(model_dir)) as partial:
+        # `model` may be a link to another disk, and files cannot be renamed across disks.
+        with temporary_directory(model_dir.resolve()) as partial:
             save_weights(candidate.weights(), partial / MODEL, metadata)
             tokenizer.save(partial)
             TrainingLines.load(model_dir.parent).save(partial)
@@ -244,17 +242,12 @@ def _write(
         raise CheckpointError(f"{model_dir} cannot be written ({error}); {cure(error)}") from None
 
 
-def _place(model_dir: Path) -> Path:
-    """Return the real path of the model: `model` may link to another disk, and files cannot be renamed across disks."""
-    return Path(os.path.realpath(model_dir))
-
-
 def _check_ours(model_dir: Path, tokenizer: Tokenizer) -> None:
     """Raises CheckpointError unless the place is free, or has a complete or incomplete model of this run."""
     if model_dir.exists() and not model_dir.is_dir():
         raise CheckpointError(f"{model_dir} is not a directory; nothing was changed. Move it away, and average again")
     names = sorted(os.listdir(model_dir)) if model_dir.is_dir() else []
-    place = _place(model_dir)
+    place = model_dir.resolve()
     was_killed = place.with_name(own_name(place.name)).is_dir()  # while `average` wrote the first model
     if not names or was_killed or "updates" in read_metadata(model_dir / MODEL):
         return

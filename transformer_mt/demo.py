@@ -48,10 +48,7 @@ def shipped_configs() -> Path:
 
 
 def copy_config(name: str, directory: Path) -> bool:
-    """Copy one configuration into a directory, unless it exists there already. Returns whether it was copied.
-
-    Raises UserError if it cannot be written.
-    """
+    """Copy a configuration unless it is there already. Returns whether it was copied. Raises UserError if it fails."""
     path = directory / name
     if os.path.lexists(path):  # true for a broken link, too
         return False
@@ -66,8 +63,8 @@ def copy_config(name: str, directory: Path) -> bool:
 def packaged_corpus() -> list[tuple[str, str]]:
     """Return the English-German pairs that come with the package: first test, then validation, then training pairs."""
     with bz2.open(CORPUS, "rt", encoding="utf-8", newline="\n") as file:
-        pairs = [line.removesuffix("\n").split("\t") for line in file]
-    return [(english, german) for english, german in pairs]
+        lines = (line.removesuffix("\n").split("\t") for line in file)
+        return [(english, german) for english, german in lines]
 
 
 def write_corpus(output: Path, pairs: Sequence[tuple[str, str]], sizes: Mapping[str, int]) -> None:
@@ -77,7 +74,12 @@ def write_corpus(output: Path, pairs: Sequence[tuple[str, str]], sizes: Mapping[
     written, or if other files have these names.
     """
     described = f"{sizes['train']} train, {sizes['valid']} valid and {sizes['test']} test pairs"
-    paths = {output / name: content for name, content in _files(pairs, sizes).items()}
+    paths, left = {}, iter(pairs)
+    for part, size in sizes.items():
+        chosen = list(islice(left, size))
+        for column, language in enumerate(("en", "de")):
+            lines = "".join(pair[column] + "\n" for pair in chosen)
+            paths[output / f"{part}.{language}"] = lines.encode()
     complete = [path for path, content in paths.items() if path.is_file() and path.read_bytes() == content]
     if len(complete) == len(paths):
         print(f"{output} is already complete: {described}; nothing to do.", flush=True)
@@ -92,16 +94,6 @@ def write_corpus(output: Path, pairs: Sequence[tuple[str, str]], sizes: Mapping[
     for path, content in paths.items():
         write_whole(path, content)
     print(f"Wrote {output}: {described} of synthetic English and German.", flush=True)
-
-
-def _files(pairs: Sequence[tuple[str, str]], sizes: Mapping[str, int]) -> dict[str, bytes]:
-    """Return the content of each file by its name."""
-    contents, left = {}, iter(pairs)
-    for part, size in sizes.items():
-        chosen = list(islice(left, size))
-        for column, language in enumerate(("en", "de")):
-            contents[f"{part}.{language}"] = "".join(pair[column] + "\n" for pair in chosen).encode()
-    return contents
 
 
 if __name__ == "__main__":

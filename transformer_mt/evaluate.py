@@ -117,7 +117,9 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
         check_files(each, options.engine)
     file, output = model / "config.yaml", results_dir(model)
     config = load_config(file, arguments.overrides, "decoding")
-    texts = _test_sets(arguments, model, config)
+    if not any(override.startswith("data_dir=") for override in arguments.overrides):
+        check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
+    texts = read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], arguments.test))
     check_own(output, OWNER)
     read_scores(output / "scores.json")  # raises an error if `evaluate` may not replace the file
     tried = choices_of(arguments.tune)
@@ -142,13 +144,6 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
         write_scores(output / "scores.json", read_scores(output / "scores.json") | results)
     _say_where(made_by, output, example=next(iter(texts.values())).sources[0])
     return results
-
-
-def _test_sets(arguments: argparse.Namespace, model: Path, config: Config) -> dict[str, TestSet]:
-    """Read the test sets of the configuration, or only the one that --test names."""
-    if not any(override.startswith("data_dir=") for override in arguments.overrides):
-        check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
-    return read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], arguments.test))
 
 
 def _scored(
@@ -185,10 +180,7 @@ def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict
 def _translate(
     translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return the translations, and fields of scores.json: how many lines were split or are doubtful, speed, end time.
-
-    Prints warnings about doubtful lines. Raises EvaluationError with the name of the test set if a line has none.
-    """
+    """Return the translations, and fields of scores.json. Prints warnings. Raises EvaluationError with the set."""
     begun, summary = time.perf_counter(), TranslationSummary()
     try:
         found = _best(translator, sources, decoding, name)

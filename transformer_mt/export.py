@@ -69,11 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def export(
     model_dir: Path, output_dir: Path, format: Format, quantization: str = "float32", overrides: Sequence[str] = ()
 ) -> None:
-    """Write the complete directory, or nothing.
-
-    Raises UserError if the format does not support the model, if the exported model computes other numbers than the
-    original, or if the directory contains anything but an export.
-    """
+    """Write the complete directory, or nothing. Raises UserError, also if the export computes other numbers."""
     check_output(output_dir)
     translator = Translator.load(model_dir, "cpu")  # raises an error if something is missing or damaged
     trained = read_trained(model_dir, list(overrides))
@@ -134,10 +130,7 @@ def check_output(output_dir: Path) -> None:
 
 
 def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -> None:
-    """Compare the log-probabilities that two engines give to random pieces.
-
-    Raises UserError if they are not finite, or if in fp32 they differ by more than LARGEST_DIFFERENCE.
-    """
+    """Compare the log-probabilities of random pieces. Raises UserError if they are not finite, or differ in fp32."""
     pairs = random_pairs(trained, COMPARED)
     log_probs = [
         both

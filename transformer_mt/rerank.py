@@ -54,10 +54,7 @@ class Weights:
 
     @classmethod
     def read(cls, settings: Sequence[str]) -> "Weights":
-        """Read settings such as channel=0.5 and length_penalty=1. The default of log_prob is 1.
-
-        Raises ConfigError for a setting of another form, and for a name that is given twice.
-        """
+        """Read settings such as channel=0.5; the default of log_prob is 1. Raises ConfigError, also for repetition."""
         given: dict[str, float] = {}
         for setting in settings:
             name, _, written = setting.partition("=")
@@ -81,10 +78,7 @@ class Weights:
         return score if math.isfinite(score) else math.nan
 
     def best(self, lists: NBestList, candidates: Sequence[Candidate]) -> str:
-        """Return the text of the candidate with the highest score; the first of several with the same score.
-
-        Raises ConfigError with the place of the list if a score is not finite.
-        """
+        """Return the text of the first candidate with the best score. Raises ConfigError if a score is not finite."""
         scores = [self.score(candidate) for candidate in candidates]
         if any(map(math.isnan, scores)):
             given = {**self.of, "length_penalty": self.length_penalty}

@@ -94,20 +94,16 @@ def _scores(
     numbers = range(first_line, first_line + len(sources))
     pieces = [target.split() for target in targets if arguments.pieces]
     scores = _scored(arguments, scorer, sources, targets, pieces, numbers)
-    numbered = zip(scores, numbers, strict=True)
     return [
         _object(score, number) if arguments.json else f"{score.log_prob:.4f}\t{score.average:.4f}\n"
-        for score, number in numbered
+        for score, number in zip(scores, numbers, strict=True)
     ]
 
 
 def _with_scores(
     arguments: argparse.Namespace, scorer: Scorer, sources: list[str], targets: list[str], first_line: int
 ) -> list[str]:
-    """Return the lines of a block of n-best lists, with the log-probability of each translation in the field --add.
-
-    Raises CorpusError as `n_best_lists` does, and if a translation has this field already.
-    """
+    """Return n-best lists with the log-probability of each translation in the field --add. Raises CorpusError."""
     file = "standard input" if arguments.target is None else str(arguments.target)
     lists = list(n_best_lists(targets, file, first_line))
     for each in lists:
@@ -123,7 +119,7 @@ def _with_scores(
     scores = _scored(arguments, scorer, all_sources, texts, pieces, numbers)
     for translation, score in zip(translations, scores, strict=True):
         translation[arguments.add] = finite(score.log_prob, 6)
-    return [each.text() for each in lists]
+    return [json.dumps(each.fields, ensure_ascii=False) + "\n" for each in lists]
 
 
 def _scored(
@@ -174,7 +170,8 @@ def _parser() -> argparse.ArgumentParser:
         "  paste source.txt target.txt | python -m transformer_mt.score runs/demo_en_de/model --json\n"
         "  python -m transformer_mt.score runs/de_en/model source.txt nbest.jsonl --add channel --reverse > out.jsonl",
     )
-    model_arguments.add_arguments(parser)
+    cli.add_model(parser)
+    model_arguments.add_engine_arguments(parser)
     parser.add_argument(
         "source",
         metavar="SOURCE",

@@ -28,11 +28,7 @@ from transformer_mt.text.existing_tokenizer import check_sampling
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.loop import train
 from transformer_mt.training.progress import Progress, is_trained, may_change
-from transformer_mt.training.run.beginning import (
-    build_learner,
-    choose_layout,
-    choose_rank_device,
-)
+from transformer_mt.training.run.beginning import build_learner, choose_layout, choose_rank_device
 from transformer_mt.training.run.checkpoint import (
     Saver,
     check_settings,

@@ -113,16 +113,12 @@ def _check_output(arguments: argparse.Namespace) -> None:
 @contextmanager
 def _opened(path: Path | None) -> Iterator[BinaryIO | gzip.GzipFile]:
     """Standard output, or a file that replaces `path` when it is complete; it is compressed if `path` ends in .gz."""
-    if path is None:
-        with cli.output() as output:
-            yield output
-        return
-    with replacing(path) as file:
-        if path.suffix != ".gz":
+    with cli.output() if path is None else replacing(path) as file:
+        if path is not None and path.suffix == ".gz":
+            with gzip.GzipFile(path.stem, "wb", fileobj=file, mtime=0) as compressed:
+                yield compressed
+        else:
             yield file
-            return
-        with gzip.GzipFile(path.stem, "wb", fileobj=file, mtime=0) as compressed:
-            yield compressed
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -132,7 +128,8 @@ def _parser() -> argparse.ArgumentParser:
         'echo "The child is sleeping." | python -m transformer_mt.translate runs/demo_en_de/model beam_size=5\n'
         "  python -m transformer_mt.translate runs/demo_en_de/model --input lines.txt --json n_best=3 > found.jsonl",
     )
-    model_arguments.add_arguments(parser)
+    cli.add_model(parser)
+    model_arguments.add_engine_arguments(parser)
     cli.add_settings(parser, "a setting, such as beam_size=5")
     parser.add_argument(
         "--input", metavar="FILE", type=Path, help="read this file, not standard input; may be a .gz, .zst or .xz"

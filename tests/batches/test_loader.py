@@ -161,7 +161,7 @@ class TestPacked:
         self, make_corpus: MakeCorpus
     ) -> None:
         loader, shapes = self.loader(make_corpus), set()
-        for pairs in loader.order(0)[:3]:
+        for pairs in islice(loader.order(0), 3):
             whole = loader.batch(pairs, 1, 0)
             for num_ranks in (2, 4, 8):
                 parts = [loader.batch(part, 1, 0) for part in split_evenly([pairs], num_ranks)]
@@ -199,7 +199,7 @@ class TestPacked:
         )
         order = loader.order(0)
         assert sorted(np.concatenate(order).tolist()) == list(range(400))
-        for number, pairs in enumerate(order[:20]):
+        for number, pairs in enumerate(islice(order, 20)):
             assert loader.batch(pairs, 3, number).pairs_B.tolist() == pairs.tolist()
 
 

@@ -184,7 +184,7 @@ def test_lengths_are_mixed(make_corpus: MakeCorpus) -> None:
     sources, targets = lognormal(5000, seed=7)
     corpus = make_corpus(sources, targets)
     batches = packed_epoch_batches(corpus, packed_shape(corpus, 1000), 1, 0)
-    lengths = [np.array(targets)[pairs] for pairs in batches[:-1]]
+    lengths = [np.array(targets)[pairs] for pairs in list(batches)[:-1]]
     assert np.std([of_batch.mean() for of_batch in lengths]) < 0.25 * np.std(targets)
     order = np.concatenate(lengths)
     assert abs(np.corrcoef(order, np.arange(len(order)))[0, 1]) < 0.1

@@ -160,7 +160,7 @@ class TestValues:
         config = load(change=("text/train", f"{both}\n      weight: 2.0"))
         a, b = config.corpus.training_corpora
         assert (a, b) == (PairedText(name="a", path="a.tmx"), PairedText(name="b", path="b.tsv", weight=2.0))
-        assert (a.form, b.form, str(b)) == ("tmx", "tsv", "b.tsv")
+        assert (a.form, b.form, b.place) == ("tmx", "tsv", "b.tsv")
         one_more = load("corpus.train=[{name: b, path: b.tsv}, {name: c, path: d/c}]").corpus.training_corpora
         assert [(corpus.name, corpus.place) for corpus in one_more] == [("b", "b.tsv"), ("c", "d/c")]
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from transformer_mt import average, prepare, train
 from transformer_mt.settings.model_settings import ConvolutionalConfig, RnnConfig, TransformerConfig
-from transformer_mt.settings.reading import other_meaning
+from transformer_mt.settings.reading import other_meaning_than
 from transformer_mt.training.run.checkpoint import checkpoint_path, saved_steps
 
 STILL = ("training.max_steps=1", "training.peak_lr=1e-30")  # one update that moves next to nothing
@@ -109,9 +109,9 @@ def test_each_setting_of_a_model_makes_its_weights_mean_something_else_but_for_t
         other = next(choice for choice in get_args(annotation) if choice != value)
     else:
         other = not value if isinstance(value, bool) else value + 1
-    found = other_meaning(model, model.model_copy(update={key: other}))
+    found = other_meaning_than(model.model_dump(), model.model_copy(update={key: other}))
     assert found == ([] if key in FREE else [f"model.{key}: {value}, now {other}"])
-    assert other_meaning(model, model) == []
+    assert other_meaning_than(model.model_dump(), model) == []
 
 
 def test_what_is_free_changes_no_weight(run, experiment, tmp_path):

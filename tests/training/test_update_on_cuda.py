@@ -137,7 +137,7 @@ def test_the_host_does_not_wait_for_the_gpu_in_an_update(corpus, gpu, values, co
         update(learner, [loader.batch(orders[0], step, 0)], step, 1e-4, **values)
     with no_waiting():
         for step in (4, 5):
-            batches = [loader.batch(pairs, step, number) for number, pairs in enumerate(orders[1:3])]
+            batches = [loader.batch(pairs, step, number) for number, pairs in enumerate([orders[1], orders[2]])]
             update(learner, batches, step, 1e-4, **values)
 
 

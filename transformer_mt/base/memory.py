@@ -10,8 +10,7 @@ from pathlib import Path
 def peak_memory() -> int:
     """Return the peak of this process's memory so far, in bytes, without worker processes and without GPU memory."""
     # On Linux, ru_maxrss includes memory of the process that started this one; VmHWM counts only this program.
-    found = re.search(r"^VmHWM:\s*(\d+) kB", _text("/proc/self/status"), re.MULTILINE)
-    if found:
+    if found := re.search(r"^VmHWM:\s*(\d+) kB", _text("/proc/self/status"), re.MULTILINE):
         return int(found[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # in bytes on macOS, in KiB elsewhere

@@ -22,12 +22,8 @@ def num_processes() -> int:
 
 
 def place() -> Place | None:
-    """Return the rank and the other numbers that torchrun gave to this process; None if it did not start it.
-
-    Raises ConfigError if the values cannot be from torchrun, because ranks would wait for others that do not exist.
-    """
-    size = num_processes()
-    if not size:
+    """Return the place of this process; None if torchrun did not start it. Raises ConfigError for strange values."""
+    if not (size := num_processes()):
         return None
     if not os.environ.get("MASTER_ADDR"):
         raise _not_of_torchrun("MASTER_ADDR", "the address of the machine that runs rank 0")

@@ -3,10 +3,7 @@
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, NoReturn, Self
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
+from typing import Any, Self
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -48,10 +45,7 @@ _EVERY = 30.0  # seconds between two lines in a log
 
 
 class LineProgress:
-    """Shows progress and speed on standard error; also the total and the time left, if the number of lines is known.
-
-    The speed counts the lines that are done from now on.
-    """
+    """Shows progress and speed, from now on, on standard error; if the number of lines is known, also the time left."""
 
     def __init__(
         self, num_lines: int | None, every: float = _EVERY, done_before: int = 0, doing: str = "", unit: str = "lines"
@@ -60,7 +54,12 @@ class LineProgress:
         self._num_lines, self._every, self._doing, self._unit = num_lines, every, doing, unit
         self._before, self._done = done_before, float(done_before)
         self._begun = self._said = time.monotonic()
-        self._bar = _bar(num_lines, done_before, doing, unit) if sys.stderr.isatty() else None
+        self._bar: Any = None
+        if sys.stderr.isatty():
+            from tqdm import tqdm  # here, because importing it takes longer than translating a line
+
+            about = doing.strip() or None
+            self._bar = tqdm(desc=about, total=num_lines, initial=done_before, unit=f" {unit}", dynamic_ncols=True)
 
     def __enter__(self) -> Self:
         return self
@@ -92,9 +91,3 @@ class LineProgress:
             return f"{shown_done} {self._unit}, {rate:,.1f} a second"
         left = f", {duration((self._num_lines - done) / rate)} left" if rate > 0 else ""
         return f"{shown_done} of {self._num_lines:,} {self._unit}, {rate:,.1f} a second{left}"
-
-
-def _bar(num_lines: int | None, done_before: int, doing: str, unit: str) -> "tqdm[NoReturn]":
-    from tqdm import tqdm  # here, because importing it takes longer than translating a line
-
-    return tqdm(desc=doing.strip() or None, total=num_lines, initial=done_before, unit=f" {unit}", dynamic_ncols=True)

@@ -54,10 +54,7 @@ class Workers(Generic[Task, Result]):
         self._team: _Team | None = None
 
     def map_unordered(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
-        """Yield (number of the task, its result) for each task as soon as it is done.
-
-        This process does the work itself if there is only one task or one worker.
-        """
+        """Yield (number of the task, its result) as soon as it is done. A single task, or worker, needs no process."""
         if min(self.number, len(tasks)) < 2:
             yield from enumerate(map(self.work, tasks))
             return
@@ -196,11 +193,7 @@ def _serve(connection: "Connection[Any, Any]", work: Callable[[Any], Any], paren
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent has ended.
-
-    Linux has a signal for this (PR_SET_PDEATHSIG), but sends it too early: when the thread ends that forked this
-    process.
-    """
+    """End this process with its parent. Linux's PR_SET_PDEATHSIG comes too early: when the thread that forked ends."""
     while os.getppid() == parent:
         time.sleep(_CHECK_PARENT)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -91,10 +91,7 @@ def _dtype_of(sizes: Sequence[int]) -> type[np.signedinteger[Any]]:
 
 
 def share(size: int, weight: Fraction, epoch: int) -> tuple[int, int, int]:
-    """Return what an epoch has of a corpus: the number of complete copies, then the start and number of extra pairs.
-
-    The extra pairs are consecutive in a shuffle of the corpus, which is a ring: after its last pair comes its first.
-    """
+    """Return an epoch's complete copies of a corpus, then start and number of further pairs, in a shuffled ring."""
     copies, fraction = divmod(weight, 1)
     begins, ends = (int(fraction * size * number) for number in (epoch, epoch + 1))
     return int(copies), begins % size if size else 0, ends - begins
@@ -159,7 +156,7 @@ def ordered_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[Ba
 
 
 @dataclass(frozen=True)
-class BatchOrder(Sequence[Pairs]):
+class BatchOrder:
     """The pairs of each batch of an epoch, in order. It saves memory: one array has all pairs, end to end."""
 
     pairs: PairNumbers
@@ -171,13 +168,7 @@ class BatchOrder(Sequence[Pairs]):
     def __len__(self) -> int:
         return len(self.batches)
 
-    @overload
-    def __getitem__(self, index: int) -> Pairs: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Pairs]: ...
-    def __getitem__(self, index: int | slice) -> Pairs | list[Pairs]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> Pairs:
         batch = self.batches[index]
         return self.pairs[self.ends[batch] : self.ends[batch + 1]].astype(np.int64)
 

@@ -1,6 +1,7 @@
 """Opens the token ids that `prepare` wrote, as memory maps: a directory, or a training set in shards."""
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -29,11 +30,6 @@ class EncodedText:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the ids."""
-        return self.ids.dtype
 
     @property
     def num_tokens(self) -> int:
@@ -74,11 +70,6 @@ class ShardedText:
     def __len__(self) -> int:
         return int(self._starts[-1]) if self.kept is None else len(self.kept)
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the ids."""
-        return self.parts[0].dtype
-
     def lengths(self, sentences: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """Return the number of tokens of each of these sentences, EOS included."""
         _, starts, ends = self._bounds(sentences)
@@ -89,7 +80,7 @@ class ShardedText:
         where, starts, ends = self._bounds(sentences)
         places = zip(where.tolist(), starts.tolist(), ends.tolist(), strict=True)
         ids = [self.parts[part].ids[start:end] for part, start, end in places]
-        return np.concatenate(ids) if ids else np.empty(0, self.dtype), ends - starts
+        return np.concatenate(ids or [self.parts[0].ids[:0]]), ends - starts
 
     def rows(self, sentences: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the part of each of these sentences, and its number in this part."""
@@ -188,7 +179,8 @@ class EncodedCorpus:
         """Open the ids in a directory, or the shards of a training set. Raises CorpusError if a file is damaged."""
         try:
             if not (directory / INDEX).exists():
-                return cls(*_load_sides(directory))
+                source, target = _load_sides(directory)
+                return cls(source, target)
             index = ShardIndex.load(directory)
             sources, targets = zip(*(_load_sides(directory / shard) for shard in index.shards), strict=True)
             kept = _map(directory / KEPT, np.dtype(np.int64), sum(index.sizes)) if index.has_kept else None
@@ -236,16 +228,13 @@ def described(places: list[Place]) -> str:
     return "; ".join(of_files) + (f", and {len(places) - _SHOWN} more" if len(places) > _SHOWN else "")
 
 
-def _load_sides(directory: Path) -> tuple[EncodedText, EncodedText]:
+def _load_sides(directory: Path) -> Iterator[EncodedText]:
     sizes = read_json(directory / SIZES)
-    return _load_side(directory, "source", sizes), _load_side(directory, "target", sizes)
-
-
-def _load_side(directory: Path, side: str, sizes: dict[str, Any]) -> EncodedText:
-    if sizes[side]["dtype"] not in _DTYPES:
-        raise ValueError(f"{SIZES} has another type than {' or '.join(_DTYPES)}")
-    ids = _map(directory / f"{side}.ids", np.dtype(sizes[side]["dtype"]), sizes[side]["tokens"])
-    return EncodedText(ids, _map(directory / f"{side}.offsets", np.dtype(np.int64), sizes["pairs"] + 1))
+    for side in ("source", "target"):
+        if sizes[side]["dtype"] not in _DTYPES:
+            raise ValueError(f"{SIZES} has another type than {' or '.join(_DTYPES)}")
+        ids = _map(directory / f"{side}.ids", np.dtype(sizes[side]["dtype"]), sizes[side]["tokens"])
+        yield EncodedText(ids, _map(directory / f"{side}.offsets", np.dtype(np.int64), sizes["pairs"] + 1))
 
 
 def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:

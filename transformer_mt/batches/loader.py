@@ -95,9 +95,7 @@ class Loader:
             rows = np.arange(len(pairs))
         if self.layout == "padded":
             return collate(corpus, rows).of_pairs(pairs)
-        num_source, num_target = (int(side.lengths(rows).sum()) for side in (corpus.source, corpus.target))
-        shape = self._shape.for_part(num_source, num_target, len(rows))
-        return collate_packed(corpus, rows, shape).of_pairs(pairs)
+        return collate_packed(corpus, rows, self._shape.for_part(corpus, rows)).of_pairs(pairs)
 
     @cached_property
     def _shape(self) -> PackedShape:
@@ -121,10 +119,7 @@ class Loader:
 
 
 def split_evenly(batches: Sequence[Pairs], num_ranks: int) -> list[Pairs]:
-    """The same pairs in a multiple of `num_ranks` micro-batches, so that every rank has the same number of them.
-
-    Splits the largest in two until the number is right. If only single pairs are left, adds empty micro-batches.
-    """
+    """The pairs in a multiple of `num_ranks` batches: splits the largest; if it is one pair, adds empty batches."""
     parts = list(batches)
     while len(parts) % num_ranks:
         largest = max(range(len(parts)), key=lambda index: len(parts[index]))

@@ -57,12 +57,13 @@ class PackedShape:
         """The most tokens that all target sentences may have together."""
         return self.target_rows - self.num_dummies
 
-    def for_part(self, num_source: int, num_target: int, num_pairs: int) -> "PackedShape":
-        """Return the shape for a part of a batch, which has these numbers of tokens and pairs.
+    def for_part(self, corpus: EncodedCorpus, pairs: Pairs) -> "PackedShape":
+        """Return the shape for a part of a batch, which has these pairs.
 
         It is about an eighth, a quarter or a half of this shape, so that there are few shapes. As parts differ in
         length, it is a sixteenth larger. If the part fits into none of them, it is this shape itself.
         """
+        num_source, num_target = (int(side.lengths(pairs).sum()) for side in (corpus.source, corpus.target))
         for parts in (8, 4, 2):
             source_rows, target_rows = (
                 _round_up(rows * 17 // (16 * parts) + self.max_length, 128)
@@ -70,7 +71,7 @@ class PackedShape:
             )
             shape = PackedShape(source_rows, target_rows, -(-self.max_pairs // parts) + 16, self.max_length)
             has_room = num_source <= shape.source_room and num_target <= shape.target_room
-            if has_room and num_pairs <= shape.max_pairs and source_rows < self.source_rows:
+            if has_room and len(pairs) <= shape.max_pairs and source_rows < self.source_rows:
                 return shape
         return self
 
@@ -121,12 +122,10 @@ class PackedBatch:
         return self._every_other(0), self._every_other(1)
 
     def _every_other(self, first: int) -> "PackedBatch":
-        pairs_B = self.pairs_B.numpy()
-        source = _every_other_sentence(self.source_N, self.source_offsets, len(pairs_B), first)
-        target = _every_other_sentence(self.labels_N, self.target_offsets, len(pairs_B), first)
-        pairs = pairs_B[first::2]
-        shape = self.shape.for_part(len(source.ids), len(target.ids), len(pairs))
-        return collate_packed(EncodedCorpus(source, target), np.arange(len(pairs)), shape).of_pairs(pairs)
+        source = EncodedText(self.source_N.numpy(), self.source_offsets.numpy())
+        target = EncodedText(self.labels_N.numpy(), self.target_offsets.numpy())
+        corpus, rows = EncodedCorpus(source, target), np.arange(first, len(self.pairs_B), 2)
+        return collate_packed(corpus, rows, self.shape.for_part(corpus, rows)).of_pairs(self.pairs_B.numpy()[rows])
 
 
 def packed_shape(corpus: EncodedCorpus, tokens_per_batch: int) -> PackedShape:
@@ -233,14 +232,6 @@ def _packed(
     positions_N[:num_tokens] = np.arange(num_tokens) - np.repeat(offsets[:num_sentences], lengths_B)
     ids_N[:num_tokens] = ids
     return ids_N, positions_N, offsets
-
-
-def _every_other_sentence(ids_N: Tensor, offsets: Tensor, num_sentences: int, first: int) -> EncodedText:
-    ends = offsets[: num_sentences + 1].numpy()
-    lengths_B = np.diff(ends)
-    is_chosen_B = np.arange(num_sentences) % 2 == first
-    chosen = np.repeat(is_chosen_B, lengths_B)
-    return EncodedText(ids_N.numpy()[: ends[-1]][chosen], np.append(0, lengths_B[is_chosen_B].cumsum()))
 
 
 def _round_up(number: int, multiple: int) -> int:

@@ -114,7 +114,7 @@ class _Side:
             spare -= growth
             sentences.append(other)
         offsets = np.fromiter(accumulate(map(len, sentences), initial=0), np.int64, len(sentences) + 1)
-        return EncodedText(np.fromiter(chain.from_iterable(sentences), text.dtype, offsets[-1]), offsets)
+        return EncodedText(np.fromiter(chain.from_iterable(sentences), all_ids.dtype, offsets[-1]), offsets)
 
     def _sentence(self, ids: NDArray[np.integer], random: Random) -> list[int]:
         begins = self._begins_word[ids]
@@ -178,10 +178,7 @@ class BpeDropout:
 
 
 class UnigramSampling:
-    """Subword regularisation: draws from all segmentations, by forward filtering and backward sampling.
-
-    Kudo 2018, sec. 3.3, with l = infinity.
-    """
+    """Draws from all segmentations (Kudo 2018, sec. 3.3, l = infinity): forward filtering, backward sampling."""
 
     def __init__(self, pieces: list[str], ordinary: dict[str, tuple[int, float]], alpha: float) -> None:
         self._pieces, self._ordinary, self._alpha = pieces, ordinary, alpha

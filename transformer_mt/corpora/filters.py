@@ -39,14 +39,10 @@ _SCRIPTS = {
     ),
 }
 _SCRIPTS_OF_SUBTAGS = {"hans": "Han", "hant": "Han", "jpan": "Han+Hiragana+Katakana", "kore": "Hangul+Han"}
-_ASCII_LETTER = re.compile("[A-Za-z]")
 
 
 def script_of(code: str) -> str | None:
-    """Return the script of a language by its code, such as Latin for de; None if it is unknown.
-
-    A script in the code takes precedence, as in sr-Latn and srp_Cyrl. Several scripts are joined by +.
-    """
+    """Return the script of a language code, such as Latin for de or sr-Latn; several are joined by +; None: unknown."""
     for part in re.split("[-_]", code)[1:]:
         if re.fullmatch("[A-Za-z]{4}", part):
             return _SCRIPTS_OF_SUBTAGS.get(part.lower(), part.title())
@@ -54,10 +50,7 @@ def script_of(code: str) -> str | None:
 
 
 def letters_by_script(characters: Mapping[str, int]) -> Counter[str]:
-    """Count the letters of each script, the most frequent script first, from the number of times each character occurs.
-
-    Scripts that no language above has are counted together, as "other".
-    """
+    """Count the letters of each script, most frequent first, by their characters. The other scripts are "other"."""
     letters = "".join(regex.findall(r"[\p{L}--[\p{Script=Common}\p{Script=Inherited}]]", "".join(characters), regex.V1))
     counts = Counter({"other": sum(characters[letter] for letter in letters)})
     for name in sorted({name for names in _SCRIPTS.values() for name in names.split("+")}):
@@ -74,14 +67,10 @@ class Script:
     """Finds a letter of the script."""
     others: regex.Pattern[str]
     """Finds a letter of another script."""
-    is_latin: bool
 
     @classmethod
     def named(cls, names: str, key: str) -> "Script":
-        """Return the script with this Unicode name, or several scripts with names joined by +.
-
-        Raises ConfigError if there is no such script. The error names `key`, the key of the configuration.
-        """
+        """Return the script of this Unicode name, or of several joined by +. Raises ConfigError, which names `key`."""
         own = "".join(rf"\p{{Script={name}}}" for name in names.split("+"))
         try:
             letters = regex.compile(rf"[\p{{L}}&&[{own}]]", regex.V1)
@@ -91,17 +80,12 @@ class Script:
                 "Devanagari, Han or Hangul"
             ) from None
         others = regex.compile(rf"[\p{{L}}--[{own}\p{{Script=Common}}\p{{Script=Inherited}}]]", regex.V1)
-        return cls(letters, others, letters.match("A") is not None)
+        return cls(letters, others)
 
     def share(self, text: str) -> float:
         """Return the share of a text's letters that belong to this script; 1 if no letter counts."""
-        if text.isascii():
-            return 1.0 if self.is_latin or not _ASCII_LETTER.search(text) else 0.0
-        num_others = len(self.others.findall(text))
-        if not num_others:
-            return 1.0
-        num_own = len(self.letters.findall(text))
-        return num_own / (num_own + num_others)
+        num_own, num_others = len(self.letters.findall(text)), len(self.others.findall(text))
+        return num_own / (num_own + num_others) if num_others else 1.0
 
 
 REASONS = {
@@ -157,10 +141,7 @@ class TextFilters:
         return self.settings.look_at_text
 
     def reason(self, source: str, target: str, languages: Languages) -> str | None:
-        """Return the reason to leave out a pair, one of REASONS; None if it stays.
-
-        The texts are results of `clean`, without a tag. `languages` are the languages of their corpus.
-        """
+        """Return the reason to leave out a pair; None if it stays. The texts are results of `clean`, without a tag."""
         if not source or not target:
             return "blank"
         is_held_out = self.settings.held_out and (source in self.held_out or target in self.held_out)
@@ -173,10 +154,7 @@ class TextFilters:
         return self.held_share > 0 and place_of(source) < self.held_share
 
     def reason_switched_on(self, source: str, target: str, languages: Languages) -> str | None:
-        """Return the reason to leave out a pair by the filters that are off by default; None if it stays.
-
-        For the arguments see `reason`.
-        """
+        """Return the reason, as `reason` does, by the filters that are off by default; None if the pair stays."""
         settings = self.settings
         if settings.identical and source == target:
             return "identical"

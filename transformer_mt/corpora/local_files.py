@@ -16,10 +16,7 @@ _PATTERN = re.compile(r"[*?\[]")
 
 
 def local_files(name: str) -> tuple[Path, ...]:
-    """Return the file with this name; if there is none, the files that match it as a pattern, in alphabetical order.
-
-    Raises CorpusError if there is no such file, or if one is not a regular file.
-    """
+    """Return the file with this name, or those that match it, in alphabetical order. Raises CorpusError if none is."""
     path = Path(name)
     paths: tuple[Path, ...] = (path,)
     if _PATTERN.search(name) and not path.exists():
@@ -41,10 +38,7 @@ def _check_regular(paths: Iterable[Path]) -> None:
 
 
 def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Path, Path]]:
-    """Return the files PREFIX.source and PREFIX.target, compressed or not. If PREFIX is a pattern, return all pairs.
-
-    Raises CorpusError if a file is missing or not regular, or if a prefix that matches has a file on one side only.
-    """
+    """Return the files PREFIX.source and PREFIX.target, or all pairs of a pattern. Raises CorpusError."""
     named = [f"{prefix}.{language}{ending}" for language in (source, target) for ending in ("", *COMPRESSED)]
     is_pattern = _PATTERN.search(prefix) is not None and not any(Path(name).is_file() for name in named)
     pattern = prefix if is_pattern else escape(prefix)

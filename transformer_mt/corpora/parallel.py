@@ -47,10 +47,7 @@ def open_parallel(text: PairedText) -> Corpus:
 
 
 def open_sides(text: PairedText, sides: Sequence[tuple[OneSide, OneSide]]) -> Corpus:
-    """Open pairs of source and target texts.
-
-    Raises CorpusError if one cannot be read, if the sides of a pair differ in length, or if all are empty.
-    """
+    """Open pairs of texts. Raises CorpusError if one is unreadable, two differ in length, or all are empty."""
     surveys = []
     for source, target in sides:
         with source.open() as source_file, target.open() as target_file:

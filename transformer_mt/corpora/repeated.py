@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from transformer_mt.base.wording import counted
 
 _SHOWN = 3  # example lines of each set
-KINDS = ("sources", "targets", "pairs")
+KINDS = {"sources": "source", "targets": "target", "pairs": "complete pair"}
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,7 @@ class Overlaps:
     """The first place in the training text, by name of the set, kind (one of KINDS) and line."""
 
     def add(self, source: str, target: str, place: str) -> None:
-        """Compare a training pair, whose texts are results of `clean`. `place` is its file and line.
-
-        A sentence counts on either side, because a corpus may have source and target swapped.
-        """
+        """Compare a pair of results of `clean`. A sentence counts on either side, because a corpus may be swapped."""
         sources = [line for text in {source, target} for line in self.held.sources.get(text, ())]
         targets = [line for text in {source, target} for line in self.held.targets.get(text, ())]
         for kind, lines in (("sources", sources), ("targets", targets), ("pairs", {*sources} & {*targets})):
@@ -77,10 +74,7 @@ class Overlaps:
 
     def _note(self, name: str, left_out: bool) -> str:
         counts = self.counts[name]
-        numbers = ", ".join(
-            counted(counts[kind], noun)
-            for kind, noun in (("sources", "source"), ("targets", "target"), ("pairs", "complete pair"))
-        )
+        numbers = ", ".join(counted(counts[kind], noun) for kind, noun in KINDS.items())
         kind = next(kind for kind in ("pairs", "sources", "targets") if counts[kind])
         lines = sorted((line, place) for (of, its, line), place in self.found.items() if (of, its) == (name, kind))
         places = ", ".join(f"line {line} is {place}" for line, place in lines[:_SHOWN])

@@ -31,10 +31,7 @@ FieldPath = tuple[str, ...]
 
 
 def find_field(row: Mapping[str, Any], name: str) -> FieldPath | None:
-    """Return the path to a field of a row; None if there is none.
-
-    `name` is the name of the field; or a.b for the field b in the field a; or a field in the field `translation`.
-    """
+    """Return the path to the field `name`, to b in a for a.b, or to `name` in `translation`; None if there is none."""
     for path in ((name,), tuple(name.split(".")), ("translation", name)):
         with suppress(KeyError, TypeError):
             reduce(getitem, path, row)
@@ -233,14 +230,10 @@ def _loading(name: str) -> Iterator[None]:
 
 
 def _hub_pairs(rows: Any, fields: list[FieldPath], name: str) -> Iterator[tuple[str, str] | BadPair]:
-    batches = rows.iter(batch_size=1000)
-    while True:
-        with _loading(name):
-            batch = next(batches, None)
-        if batch is None:
-            return
-        source, target = (_column(batch, field) for field in fields)
-        yield from (_hub_pair(*texts) for texts in zip(source, target, strict=True))
+    with _loading(name):
+        for batch in rows.iter(batch_size=1000):
+            source, target = (_column(batch, field) for field in fields)
+            yield from (_hub_pair(*texts) for texts in zip(source, target, strict=True))
 
 
 def _column(batch: dict[str, list[Any]], field: FieldPath) -> list[Any]:

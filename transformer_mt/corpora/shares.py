@@ -13,10 +13,7 @@ Range = tuple[float, float]
 
 
 def place_of(source: str) -> float:
-    """Return a number from 0 to below 1, which depends on this text alone.
-
-    So all pairs with the same source are in the same set, and a pair stays in its set when the corpus grows.
-    """
+    """Return a number in [0, 1) that depends on this text alone: a pair stays in its set when a corpus grows."""
     return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=6).digest()) / 2**48
 
 

@@ -42,10 +42,7 @@ def open_tsv(text: PairedText) -> Corpus:
 
 
 def open_csv(text: PairedText) -> Corpus:
-    """Open comma-separated values with the names of the columns in the first row. The separator may be ; or a tab.
-
-    Raises CorpusError if the file cannot be read or is empty, or if a name is missing in the first row.
-    """
+    """Open comma-separated values (or ; or tabs) with names of columns in the first row. Raises CorpusError."""
 
     def read(path: Path, digest: str) -> Iterator[Block]:
         with opened_again(path, digest) as file:
@@ -60,10 +57,7 @@ def open_csv(text: PairedText) -> Corpus:
 
 
 def _columns_of_tsv(text: PairedText, path: Path, header: str | BadLine) -> tuple[int, int]:
-    """Return the indices of the two columns, from 0. If `text` has names, looks them up in the first line.
-
-    Raises CorpusError if a name is missing there, or if there are more than two columns and `text` chooses none.
-    """
+    """Return the indices of the two columns, from 0. Raises CorpusError like `open_tsv`."""
     if text.source is None:
         num_columns = 0 if isinstance(header, BadLine) else header.count("\t") + 1
         if num_columns > 2:

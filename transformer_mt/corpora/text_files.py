@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
@@ -107,19 +109,14 @@ InvalidText = Literal["strict", "replace"]
 
 
 def read_lines(path: Path, errors: InvalidText = "strict") -> Iterator[str]:
-    """Read and decode the lines of a UTF-8 file, which may be a .gz, .zst or .xz; see `decode_lines`.
-
-    Raises CorpusError if the file cannot be read, or if a line is not UTF-8.
-    """
+    """Read the lines of a UTF-8 file, compressed or not; see `decode_lines`. Raises CorpusError if it is unreadable."""
     with opened(path) as file:
         yield from decode_lines(limited_lines(file, str(path)), str(path), errors)
 
 
 def limited_lines(file: ByteStream, name: str) -> Iterator[bytes]:
     """Read the lines of a file. Raises CorpusError if one is too long for the memory: /dev/zero is an endless line."""
-    number = 0
-    while line := file.readline(_MOST_BYTES + 1):
-        number += 1
+    for number, line in enumerate(iter(partial(file.readline, _MOST_BYTES + 1), b""), start=1):
         if len(line) > _MOST_BYTES:
             raise CorpusError(f"{name}:{number}: has more than {_MOST_BYTES:,} bytes; write one sentence on each line")
         yield line
@@ -246,21 +243,14 @@ def line_blocks(file: ByteStream, name: str) -> Iterator[list[str | BadLine]]:
     Only "\\n" ends a line. Carriage returns before "\\n" are removed, and so is a byte order mark at the start. Raises
     CorpusError if the file is UTF-16, or if its lines end in carriage returns only. `name` is its name in messages.
     """
-    waiting: list[str | BadLine] = []
-    for chunk in _chunks(file, name):
-        waiting += _lines_of(chunk)
-        in_blocks = len(waiting) - len(waiting) % BLOCK
-        for start in range(0, in_blocks, BLOCK):
-            yield waiting[start : start + BLOCK]
-        del waiting[:in_blocks]
-    if waiting:
-        yield waiting
+    lines = all_lines(file, name)
+    while block := list(islice(lines, BLOCK)):
+        yield block
 
 
 def all_lines(file: ByteStream, name: str) -> Iterator[str | BadLine]:
     """Cut a file into the same lines as `line_blocks`."""
-    for block in line_blocks(file, name):
-        yield from block
+    return chain.from_iterable(map(_lines_of, _chunks(file, name)))
 
 
 def _chunks(file: ByteStream, name: str) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from transformer_mt.preparing.prepared import (
     VALIDATION_TEXT,
     check_data,
     data_digests,
-    files_of_test_set,
+    files_of,
     read_prepared,
 )
 from transformer_mt.text.tokenizer import Tokenizer
@@ -76,7 +76,7 @@ def check_same_tokenizer(model: Path, model_name: str, data_dir: Path) -> None:
 
 def read_test_sets(data_dir: Path, names: Sequence[str]) -> dict[str, TestSet]:
     """Read the sources and references of each test set. Raises a UserError if a file is missing or damaged."""
-    files = {name: files_of_test_set(name) for name in names}
+    files = {name: files_of(f"test/{name}") for name in names}
     all_files = [file for both in files.values() for file in both]
     for file in all_files:
         if not (data_dir / file).is_file():

@@ -10,8 +10,8 @@ Other rooms use:
     fine_tuning: mixed_corpora, NEW, old_text, OldText
     look_at_data: look, MOST_PAIRS
     measured_text: measure, SideMeasures, table, TextMeasures
-    prepared: check_data, data_digests, files_of, files_of_test_set, is_training, Prepared, read_prepared, SUMMARY,
-        trained_on, VALIDATED_ON, validation_digest, VALIDATION_TEXT
+    prepared: check_data, data_digests, files_of, is_training, Prepared, read_prepared, SUMMARY, trained_on,
+        VALIDATED_ON, validation_digest, VALIDATION_TEXT
     text_warnings: check_text, corpus_warnings, FEWEST_PAIRS, FEWEST_TO_TUNE, text_warnings
     tokenizer_training: check_tag, kept_tokenizer, ORIGIN, sample_of, TokenizerOrigin
 """

@@ -117,11 +117,7 @@ class EncodedWriter:
 def write_encoded(
     directory: Path, rows: Iterable[tuple[list[int], list[int]]], source_vocab_size: int, target_vocab_size: int
 ) -> None:
-    """Write the source and target ids of at least one pair.
-
-    The directory replaces an older one when it is complete. Raises CorpusError if `prepare` did not write the older
-    one.
-    """
+    """Write the ids of at least one pair, in place of an older directory. Raises CorpusError if that is not ours."""
     sizes, sides = (source_vocab_size, target_vocab_size), list(zip(*rows, strict=True))
     assert sides, "a corpus without pairs cannot be memory-mapped"
     writer = EncodedWriter(partial := directory.with_name(own_name(directory.name)), sizes)

@@ -39,10 +39,7 @@ def held_out_of(opened: Mapping[str, Corpus]) -> HeldOut:
 
 
 def encoded(pairs: Corpus, tokenizer: Tokenizer, tag: str | None) -> list[Pair]:
-    """Return the text and ids of each pair. The source begins with the tag, if there is one.
-
-    Raises CorpusError at a pair that cannot be read, because scores need the complete set.
-    """
+    """Return text and ids of each pair, with the tag. Raises CorpusError at a bad pair: scores need all pairs."""
     texts = [(tagged(tag, source), target) for source, target in pairs.pairs()]
     sources = tokenizer.encode_source([source for source, _ in texts])
     targets = tokenizer.encode_target([target for _, target in texts])
@@ -50,10 +47,7 @@ def encoded(pairs: Corpus, tokenizer: Tokenizer, tag: str | None) -> list[Pair]:
 
 
 def write_validation(place: Path, pairs: Sequence[Pair], max_length: int, tokenizer: Tokenizer) -> PairCounts:
-    """Write token ids, for perplexity, and text, for BLEU, of the pairs with at most `max_length` pieces on a side.
-
-    Raises CorpusError if there is none.
-    """
+    """Write ids and text of the pairs with at most `max_length` pieces on a side. Raises CorpusError if none is."""
     pieces = PieceFilters(max_length, max_ratio=float("inf"))  # the pairs of the set were chosen on purpose
     reasons = [pieces.reason(len(source) - 1, len(target) - 1) for _, (source, target) in pairs]
     kept = [pair for pair, reason in zip(pairs, reasons, strict=True) if reason is None]
@@ -122,20 +116,14 @@ class Plan:
 
 
 def splits_of(corpus: CorpusConfig) -> dict[str, PairedText]:
-    """Return each split by its name in a data_dir: train, valid and test/NAME; train/NAME for the corpora of a list.
-
-    In a list of validation sets, the first is valid, and the others are valid/NAME.
-    """
+    """Return each split by its name in a data_dir: train or train/NAME, valid (the first), valid/NAME, test/NAME."""
     several = isinstance(corpus.train, tuple)
     train = {f"train/{text.name}" if several else "train": corpus.text_of(text) for text in corpus.training_corpora}
     return {**train, **{name: corpus.text_of(split) for name, split in corpus.held_out.items()}}
 
 
 def open_splits(corpus: CorpusConfig) -> dict[str, Corpus]:
-    """Open the text of each split, by the same names. A share of the training text is read at once.
-
-    Raises CorpusError.
-    """
+    """Open the text of each split, by the same names; read shares of the training text. Raises CorpusError."""
     opened = open_texts(corpus)
     held: dict[str, Corpus] = {}
     for of, shares in _shares_by_corpus(corpus).items():
@@ -180,8 +168,8 @@ def fill_data_dir(plan: Plan, num_workers: int) -> None:
     trained = _write_training(plan, num_workers)
     counts = {"train": sum(trained.counts.values(), PairCounts())}
     check_some_left(counts["train"])
-    assert trained.lines is not None, "some pairs are left"
-    trained.lines.save(directory)
+    lines = trained.lines.result()
+    lines.save(directory)
     for name in plan.corpus.validation_sets:
         valid = encoded(plan.pairs[name], tokenizer, splits[name].tag)
         counts[name] = write_validation(directory / name, valid, plan.corpus.max_length, tokenizer)
@@ -189,7 +177,7 @@ def fill_data_dir(plan: Plan, num_workers: int) -> None:
         counts[name].dropped.update(pair.reason for pair in bad)
     _write_summary(plan, counts, trained)
     _report(plan, counts, {name: plan.held_out.sizes[name] for name in tests}, trained)
-    print(trained.lines.description)
+    print(lines.description)
     print(f"prepared: {directory}")
 
 

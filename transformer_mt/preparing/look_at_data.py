@@ -1,7 +1,6 @@
 """`prepare --look`: shows what the training text is like and which pairs the filters leave out, and writes nothing."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from transformer_mt.base.wording import cut
@@ -21,10 +20,7 @@ MOST_PAIRS = 1_000_000  # the default; they take about 20 s, or 30 s with a toke
 def look(
     corpus: CorpusConfig, filters: FiltersConfig, tokenizer_settings: TokenizerConfig, data_dir: Path, most: int
 ) -> None:
-    """Print what the first `most` pairs of each training corpus are like, with examples. Raises UserError.
-
-    Lengths in pieces are computed with the tokenizer of the settings or of the data_dir; if there is none, not at all.
-    """
+    """Print what the first `most` pairs of a corpus are like, in pieces if there is a tokenizer. Raises UserError."""
     tokenizer, opened = _tokenizer(tokenizer_settings, data_dir), open_splits(corpus)
     measures = measure(corpus, filters, opened, tokenizer, most)
     print(table(measures))
@@ -32,8 +28,7 @@ def look(
         print(f"note: this reads only the first {most:,} pairs of each corpus; `--look N` reads N")
     for warning in [*corpus_warnings(corpus, opened), *text_warnings(measures)]:
         print(f"warning: {warning}", file=sys.stderr)
-    for line in _examples(measures):
-        print(line)
+    _print_examples(measures)
 
 
 def _tokenizer(settings: TokenizerConfig, data_dir: Path) -> Tokenizer | None:
@@ -50,13 +45,12 @@ def _tokenizer(settings: TokenizerConfig, data_dir: Path) -> Tokenizer | None:
     return None
 
 
-def _examples(measures: TextMeasures) -> Iterator[str]:
-    """Yield lines that show a few kept pairs and a few for each reason."""
+def _print_examples(measures: TextMeasures) -> None:
+    """Print a few kept pairs and a few for each reason."""
     for reason, words in {KEPT: "kept, each source above its target", **REASONS}.items():
         if reason in measures.examples:
-            yield ""
-            yield f"{words}:"
+            print(f"\n{words}:")
         for place, pair in measures.examples.get(reason, []):
-            yield f"  {place}"
+            print(f"  {place}")
             for text in [pair.fault] if isinstance(pair, BadPair) else pair:
-                yield f"      {cut(text) or '(blank)'}"
+                print(f"      {cut(text) or '(blank)'}")

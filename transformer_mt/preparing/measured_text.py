@@ -24,6 +24,7 @@ from transformer_mt.preparing.pair_counts import KEPT, PairCounts, drop_table
 from transformer_mt.preparing.prepared import is_training
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText
 from transformer_mt.text.tokenizer import Tokenizer, clean, tagged
+from transformer_mt.text.training_lines import quantile
 
 _LEAST_SPREAD = 0.25  # standard deviation of the lengths, for each character of their mean
 _WORDS_KEPT = 50_000
@@ -99,19 +100,9 @@ class SideMeasures:
         """At least so many pieces of several characters can be made by BPE (we saw 0.21 to 2 for each letter)."""
         return sum(map(len, self.words)) // 6 if self.spaced else 10**6
 
-    @property
-    def mean_characters(self) -> float:
-        """The mean number of characters of a line, spaces included."""
-        return self.characters.total() / max(1, self.num_lines)
-
     def length_of(self, share: float) -> int:
         """Return the length, in units, that this share of the lines does not exceed. With 1.0, that of the longest."""
-        seen = 0
-        for length in sorted(self.lengths):
-            seen += self.lengths[length]
-            if seen >= share * self.num_lines:
-                return length
-        return 0
+        return quantile(self.lengths, share) if self.lengths else 0
 
     @cached_property
     def scripts(self) -> dict[str, float]:
@@ -298,5 +289,6 @@ def _rows_of_side(side: SideMeasures, name: str) -> Iterator[tuple[str, str]]:
     mean = f"{side.mean_length:.1f} {side.units} a line"
     yield f"{side.language} ({name})", f"{mean}; 90 % have at most {short}, 99 % at most {long}; longest {longest}"
     shown = [f"{name} {100 * share:.1f} %" for name, share in side.scripts.items() if share >= _RARE][:_SCRIPTS_SHOWN]
-    characters = f"{side.mean_characters:,.0f} characters a line; " if side.spaced else ""
+    mean_characters = side.characters.total() / max(1, side.num_lines)
+    characters = f"{mean_characters:,.0f} characters a line; " if side.spaced else ""
     yield "", f"{characters}{counted(side.num_different, 'different line')}; letters: {', '.join(shown) or 'none'}"

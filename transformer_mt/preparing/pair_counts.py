@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import add
 
 from transformer_mt.corpora.filters import REASONS
 
@@ -24,12 +25,7 @@ class PairCounts:
 
     def __add__(self, other: "PairCounts") -> "PairCounts":
         """Return the sums of both counts."""
-        return PairCounts(
-            self.kept + other.kept,
-            self.dropped + other.dropped,
-            self.source_tokens + other.source_tokens,
-            self.target_tokens + other.target_tokens,
-        )
+        return PairCounts(*map(add, vars(self).values(), vars(other).values()))
 
     @property
     def summary(self) -> dict[str, int]:
@@ -54,10 +50,7 @@ KEPT = "kept"
 
 
 def drop_table(counts: Mapping[str, Counter[str]]) -> str:
-    """Return a table for each corpus, one below the other. If there are several, add a table for all together.
-
-    `counts` has for the name of each corpus the number of pairs kept (KEPT), and left out for each of REASONS.
-    """
+    """Return a table for each corpus, and one for all. `counts` has the pairs kept (KEPT), and left out by REASONS."""
     shown = {**counts, "all corpora": sum(counts.values(), Counter())} if len(counts) > 1 else counts
     tables = "\n\n".join(_table(name, count) for name, count in shown.items())
     notes = [f"note: no pair of {name} is left" for name, count in counts.items() if not count[KEPT]]

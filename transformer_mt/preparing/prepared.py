@@ -41,10 +41,7 @@ class Prepared:
     """How many lines of each validation and test set are also in the training text, by the name of the split."""
 
     def filters_for(self, settings: FiltersConfig) -> FiltersConfig:
-        """Return the filters to compare with those in the settings.
-
-        `prepare` finished. So if it had on_bad_line=stop, there was no bad line, and skip gives the same data.
-        """
+        """Return the filters to compare with these. After on_bad_line=stop no line was bad, so skip is the same."""
         stopped = self.filters.on_bad_line == "stop"
         return self.filters.model_copy(update={"on_bad_line": settings.on_bad_line}) if stopped else self.filters
 
@@ -115,11 +112,6 @@ def is_training(split: str) -> bool:
     return split == "train" or split.startswith("train/")
 
 
-def files_of_test_set(name: str) -> list[str]:
-    """Return the names of the files of a test set in a data_dir: source and target."""
-    return files_of(f"test/{name}")
-
-
 def files_of(split: str) -> list[str]:
     """Return the names of the files of a validation or test set in a data_dir."""
     texts = [f"{split}.{side}.txt" for side in ("source", "target")]
@@ -127,10 +119,7 @@ def files_of(split: str) -> list[str]:
 
 
 def write_data_sums(data_dir: Path, summary: bytes, held_out: Iterable[str]) -> None:
-    """Write the checksums of all files that `prepare` has written, and of `summary`, which it will write last.
-
-    `held_out` are the names of the validation and test sets.
-    """
+    """Write the checksums of all files, and of `summary`, which follows. `held_out`: the validation and test sets."""
     shards = [path.relative_to(data_dir).as_posix() for pattern in _SHARDS for path in data_dir.glob(pattern)]
     names = [*_TRAINED_ON, *shards, *(file for split in held_out for file in files_of(split))]
     sums = sums_of(data_dir, {name for name in names if (data_dir / name).exists()} - {SUMMARY})

@@ -78,11 +78,10 @@ class BlockEncoder:
         source_ids, target_ids = self.tokenizer.encode_cleaned(tagged, [target for _, _, target in texts])
         both = zip(source_ids, target_ids, strict=True)
         reasons = [self.pieces.reason(len(source) - 1, len(target) - 1) for source, target in both]
-        if any(reasons):
-            dropped.update(reason for reason in reasons if reason)
-            stays = [reason is None for reason in reasons]
-            texts, tagged = list(compress(texts, stays)), list(compress(tagged, stays))
-            source_ids, target_ids = list(compress(source_ids, stays)), list(compress(target_ids, stays))
+        dropped.update(reason for reason in reasons if reason)
+        stays = [reason is None for reason in reasons]
+        texts, tagged = list(compress(texts, stays)), list(compress(tagged, stays))
+        source_ids, target_ids = list(compress(source_ids, stays)), list(compress(target_ids, stays))
         if not self.texts.settings.held_out:
             held = self.texts.held_out
             found += [(block.place(row), a, b) for row, a, b in texts if a in held or b in held]
@@ -179,14 +178,12 @@ class ShardWriter:
         self, directory: Path, number: int, key: str, vocab_sizes: tuple[int, int], overlaps: Overlaps, with_keys: bool
     ) -> None:
         self.shard, self.number, self.key = directory / shard_name(number), number, key
-        self._overlaps, self._with_keys = overlaps, with_keys
+        self._overlaps = overlaps
         self._partial = directory / own_name(self.shard.name)
         self._dropped, self._read = Counter[str](), 0
         self._files: list[tuple[str, int]] = []
         self._digests: list[bytes] = []
-        self._lines: list[NDArray[np.int64]] = []
-        self._sentences: list[NDArray[np.int32]] = []
-        self._keys: list[bytes] = []
+        self._contents = {name: bytearray() for name in (LINES, SENTENCES, *([KEYS] if with_keys else []))}
         with writing(self.shard):
             self._ids = EncodedWriter(self._partial, vocab_sizes)
 
@@ -196,9 +193,10 @@ class ShardWriter:
             self._files.append((text.file, self._ids.num_pairs))
         with writing(self.shard):
             self._ids.add(block.source, block.target)
-        self._lines.append(block.lines)
-        self._sentences.append(block.sentences)
-        self._keys.append(block.keys)
+        self._contents[LINES] += block.lines.tobytes()
+        self._contents[SENTENCES] += block.sentences.tobytes()
+        if KEYS in self._contents:
+            self._contents[KEYS] += block.keys
         self._digests.append(block.digest)
         self._read += len(text.pairs)
         self._dropped.update(block.dropped)
@@ -216,12 +214,7 @@ class ShardWriter:
             found=tuple((*line, place) for line, place in sorted(self._overlaps.found.items())),
             text=text_digest(self._digests),
         )
-        contents = {
-            RECORD: (record.model_dump_json() + "\n").encode(),
-            LINES: np.concatenate(self._lines).tobytes(),
-            SENTENCES: np.concatenate(self._sentences).tobytes(),
-            **({KEYS: b"".join(self._keys)} if self._with_keys else {}),
-        }
+        contents: dict[str, bytes | bytearray] = {RECORD: (record.model_dump_json() + "\n").encode(), **self._contents}
         with writing(self.shard):
             self._ids.finish()
             for name, content in contents.items():

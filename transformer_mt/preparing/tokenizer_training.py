@@ -120,8 +120,7 @@ def kept_tokenizer(data_dir: Path, settings: str, corpora: Mapping[str, str]) ->
 
 def check_tag(tokenizer: Tokenizer, text: PairedText) -> None:
     """Raises CorpusError if the tag of a corpus is not a piece of a tokenizer that was trained before."""
-    missing = [token for token in (text.tag or "").split() if tokenizer.source.piece_to_id(token) == UNK]
-    if missing:
+    if missing := [token for token in (text.tag or "").split() if tokenizer.source.piece_to_id(token) == UNK]:
         raise CorpusError(
             f"the tag {missing[0]} of the corpus {text.name} is no piece of the tokenizer, which was trained without "
             "this corpus; set another data_dir, so that `prepare` trains a tokenizer on all corpora"

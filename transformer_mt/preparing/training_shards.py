@@ -47,7 +47,7 @@ from transformer_mt.preparing.shards import (
     text_digest,
 )
 from transformer_mt.storage.files import write_whole
-from transformer_mt.text.training_lines import TrainingLines, TrainingLinesCounter
+from transformer_mt.text.training_lines import TrainingLinesCounter
 
 _FORMAT = 5  # of a shard; after a change, all shards are made again
 DONE_HERE = 20  # blocks; starting worker processes takes about as long as encoding this number of blocks
@@ -75,8 +75,7 @@ class TrainingSet:
     """Which lines of the held-out sets are also in the training text."""
     counts: dict[str, PairCounts] = field(default_factory=dict)
     """How many pairs of each corpus were kept and left out."""
-    lines: TrainingLines | None = None
-    """None if no pair was kept."""
+    lines: TrainingLinesCounter = field(default_factory=TrainingLinesCounter)
 
 
 @dataclass(frozen=True)
@@ -93,10 +92,7 @@ class ShardMaker:
     """Whether filters.duplicates is on, which needs keys of the pairs."""
 
     def shards(self, corpus: TrainingCorpus) -> list[ShardRecord]:
-        """Make the missing shards of a corpus, and remove outdated ones. Returns the records of all, in order.
-
-        Raises CorpusError if the text cannot be read or the disk is full, and UserError.
-        """
+        """Make the missing shards of a corpus, and remove outdated ones. Returns all records. Raises UserError."""
         directory = self.directory / corpus.name
         records = complete_shards(directory, lambda number: self._key(corpus, number))
         with writing(directory):
@@ -192,7 +188,7 @@ def _write_lists(
     maker: ShardMaker, records: dict[str, list[ShardRecord]], paths: list[str], duplicates: Sequence[Rows]
 ) -> TrainingSet:
     """Write the list of shards and, if there are duplicates, the list of the pairs that stay. Counts the pairs."""
-    result, lines, has_kept = TrainingSet(Overlaps(maker.held_out)), TrainingLinesCounter(), any(map(len, duplicates))
+    result, has_kept = TrainingSet(Overlaps(maker.held_out)), any(map(len, duplicates))
     longest, first, shards = np.zeros(2, np.int64), 0, zip(paths, duplicates, strict=True)
     with (maker.directory / KEPT).open("wb") if has_kept else nullcontext() as kept:
         for name, of_corpus in records.items():
@@ -205,8 +201,9 @@ def _write_lists(
                 result.counts[name] += PairCounts(len(rows), dropped, int(sources.sum()), int(targets.sum()))
                 places = {(which, kind, line): place for which, kind, line, place in record.found}
                 result.overlaps.found = places | result.overlaps.found  # the first place stays
-                lines.add_lengths(sources - 1, targets - 1)
-                lines.sentences.update(np.fromfile(maker.directory / path / SENTENCES, np.int32)[rows].tolist())
+                result.lines.add_lengths(sources - 1, targets - 1)
+                sentences = np.fromfile(maker.directory / path / SENTENCES, np.int32)
+                result.lines.sentences.update(sentences[rows].tolist())
                 longest = np.maximum(longest, [sources.max(initial=0), targets.max(initial=0)])
                 if kept is not None:
                     kept.write((rows + first).data)  # not by NumPy's `tofile`, which gives no error if the disk is full
@@ -220,7 +217,6 @@ def _write_lists(
         has_kept=has_kept,
     )
     write_whole(maker.directory / INDEX, index.model_dump_json(indent=1) + "\n")
-    result.lines = lines.result() if lines.num_pairs else None
     return result
 
 

@@ -83,22 +83,6 @@ TUNING_BATCH, TUNING_EPOCHS, FEWEST_TUNING_UPDATES, TUNING_RATE = 2048, 8, 300, 
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The settings, and why."""
-
-    size: Size
-    vocab_size: int
-    dropout: float
-    tokens_per_batch: int
-    max_steps: int
-    warmup_steps: int
-    peak_lr: float
-    num_epochs: float
-    seconds: float
-    """What all updates take, about."""
-
-
-@dataclass(frozen=True)
 class Tuning:
     """The settings of fine-tuning."""
 
@@ -107,6 +91,17 @@ class Tuning:
     peak_lr: float
     seconds: float
     """What all updates take, about."""
+
+
+@dataclass(frozen=True)
+class Chosen(Tuning):
+    """The settings of a new model, and why."""
+
+    size: Size
+    vocab_size: int
+    dropout: float
+    warmup_steps: int
+    num_epochs: float
 
 
 def candidates(text: Text) -> list[Size]:
@@ -127,7 +122,7 @@ def choose(text: Text, minutes: float, speeds: Mapping[Size, float]) -> Chosen:
         key=SIZES.index,
     )
     num_tokens = min(seconds * speeds[size], MOST_EPOCHS * text.num_tokens)
-    tokens_per_batch = _power_of_two(num_tokens / MANY_UPDATES)
+    tokens_per_batch = 2 ** min(14, max(10, round(math.log2(num_tokens / MANY_UPDATES))))
     per_update = FILLED * tokens_per_batch
     max_steps = max(100, 50 * round(num_tokens / per_update / 50))
     pieces = next(pieces for words, pieces in VOCABULARIES.items() if text.num_words < words)
@@ -160,8 +155,3 @@ def choose_tuning(new_tokens: int, mixes: bool, width: int, minutes: float, spee
     max_steps = max(50, round(min(max(wanted, FEWEST_TUNING_UPDATES), affordable) / 50) * 50)
     peak_lr = float(f"{TUNING_RATE * min(1, 128 / width):.1g}")
     return Tuning(max_steps, TUNING_BATCH, peak_lr, max_steps * per_update / speed)
-
-
-def _power_of_two(number: float) -> int:
-    """Return the nearest power of two between 1024 and 16,384."""
-    return int(2 ** min(14, max(10, round(math.log2(max(number, 1))))))

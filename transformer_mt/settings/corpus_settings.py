@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeGuard
 
 from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, model_serializer, model_validator
 
@@ -94,9 +94,6 @@ class PairedText(Section):
             parts = (1, 2)
         return " ".join(map(str, (self.form, *parts)))
 
-    def __str__(self) -> str:
-        return self.place
-
     @model_validator(mode="before")
     @classmethod
     def _form_by_name(cls, values: Any) -> Any:
@@ -123,10 +120,6 @@ class PairedText(Section):
             raise ValueError(f"{' and '.join(keys)}: only for a data set of the hub; give its name with the key hub")
         if self.form == "hub" and self.split is None:
             raise ValueError("hub needs a split, such as split: train")
-        return self
-
-    @model_validator(mode="after")
-    def _check_parts(self) -> Self:
         parts = {key: part for key in ("source", "target") if (part := getattr(self, key)) is not None}
         for key, part in parts.items():
             if self.form != "tsv" and isinstance(part, int):
@@ -153,11 +146,14 @@ def _form_of_training(split: Any) -> str:
     return "(several)" if isinstance(split, list | tuple) else _form(split)
 
 
-Split = Annotated[Annotated[Text, Tag("(text)")] | Annotated[PairedText, Tag("(where)")], Discriminator(_form)]
+def _is_share(split: Any) -> TypeGuard[PairedText]:
+    return isinstance(split, PairedText) and split.share is not None
+
+
+_OneText = Annotated[Text, Tag("(text)")] | Annotated[PairedText, Tag("(where)")]
+Split = Annotated[_OneText, Discriminator(_form)]
 TrainingSplit = Annotated[
-    Annotated[Text, Tag("(text)")]
-    | Annotated[PairedText, Tag("(where)")]
-    | Annotated[tuple[PairedText, ...], Tag("(several)"), Field(max_length=10_000, strict=False)],
+    _OneText | Annotated[tuple[PairedText, ...], Tag("(several)"), Field(max_length=10_000, strict=False)],
     Discriminator(_form_of_training),
 ]
 
@@ -202,7 +198,7 @@ class CorpusConfig(Section):
 
     def languages_of(self, split: Split) -> tuple[str, str]:
         """Return the codes of the source and target languages of a split."""
-        if isinstance(split, PairedText) and split.share is not None:
+        if _is_share(split):
             split = self.shared_corpora(split)[0]
         if isinstance(split, str):
             return self.source_language, self.target_language
@@ -234,13 +230,13 @@ class CorpusConfig(Section):
 
     def text_of(self, split: Split) -> PairedText:
         """Return a split as keys. Except for a TSV, the languages are the default names of source and target."""
-        if isinstance(split, PairedText) and split.share is not None:
+        if _is_share(split):
             return split.model_copy(update={"tag": self.shared_corpora(split)[0].tag})
-        languages = dict(zip(("source", "target"), self.languages_of(split), strict=True))
         text = PairedText(path=split) if isinstance(split, str) else split
         if text.form == "tsv":
             return text
-        return text.model_copy(update={key: value for key, value in languages.items() if getattr(text, key) is None})
+        source, target = self.languages_of(split)
+        return text.model_copy(update={"source": text.source or source, "target": text.target or target})
 
     @property
     def validation_sets(self) -> dict[str, Split]:
@@ -260,33 +256,22 @@ class CorpusConfig(Section):
 
     @property
     def held_shares(self) -> dict[str, tuple[float, float]]:
-        """The sets that are shares of train, by their names in a data_dir: each has the places of one range.
-
-        The ranges of a corpus, or those of all corpora, stand side by side from 0 on, in the order of the
-        configuration.
-        """
+        """The range of places of each set that is a share of train. Ranges of a corpus stand side by side from 0 on."""
         ends, found = dict[str | None, float](), dict[str, tuple[float, float]]()
         for name, split in self.held_out.items():
-            if isinstance(split, PairedText) and split.share is not None:
+            if _is_share(split):
                 begin = ends.get(split.name, 0.0)
-                found[name] = begin, begin + split.share
-                ends[split.name] = begin + split.share
+                ends[split.name] = begin + (split.share or 0.0)
+                found[name] = begin, ends[split.name]
         return found
 
     @model_validator(mode="after")
     def _check_shares(self) -> Self:
-        shares, names = self.held_shares, set[str | None]()
-        if any(
-            text.share is not None
-            for text in (self.train if isinstance(self.train, tuple) else [self.train])
-            if not isinstance(text, str)
-        ):
+        if any(map(_is_share, self.train if isinstance(self.train, tuple) else (self.train,))):
             raise ValueError("share is for validation and test sets; corpus.train needs a text")
-        for key, split in self.held_out.items():
-            if not isinstance(split, PairedText) or split.share is None:
-                continue
+        shares = {key: split for key, split in self.held_out.items() if _is_share(split)}
+        for key, split in shares.items():
             of = self.shared_corpora(split)
-            names.add(split.name)
             if not of:
                 raise ValueError(f"{key}: corpus.train has no corpus with the name {split.name}, to take a share from")
             if len({(text.tag, self.languages_of(text)) for text in of}) > 1:
@@ -294,9 +279,10 @@ class CorpusConfig(Section):
                     f"{key}: share needs corpora with the same tag and the same languages in corpus.train: name one of "
                     "them, or give the set as a text of its own"
                 )
+        names = {split.name for split in shares.values()}
         if None in names and len(names) > 1:
             raise ValueError("some shares name a corpus and some do not: give each share the name of its corpus")
-        if (total := max((end for _, end in shares.values()), default=0.0)) > 0.5:
+        if (total := max((end for _, end in self.held_shares.values()), default=0.0)) > 0.5:
             raise ValueError(
                 f"the shares are {total:g} of corpus.train together; leave at least half of it to training"
             )
@@ -304,18 +290,15 @@ class CorpusConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        several = isinstance(self.train, tuple)
-        corpora = self.train if isinstance(self.train, tuple) else ()
         for key, listed in {"train": self.train, "valid": self.valid}.items():
             if isinstance(listed, tuple):
                 _check_names(key, [text.name for text in listed])
-        if self.temperature is not None and (not several or any(corpus.weight is not None for corpus in corpora)):
+        corpora = self.train if isinstance(self.train, tuple) else ()
+        if self.temperature is not None and (not corpora or any(text.weight for text in corpora)):
             raise ValueError("temperature is only for a list of corpora without weights; leave it, or the weights, out")
         for key, split in {"train": self.train, **self.held_out}.items():
-            if not isinstance(split, PairedText):
-                continue
-            is_named = split.share is not None or (isinstance(self.valid, tuple) and split in self.valid)
-            if split.weight is not None or (split.name is not None and not is_named):
+            is_named = _is_share(split) or (isinstance(self.valid, tuple) and split in self.valid)
+            if isinstance(split, PairedText) and (split.weight or (split.name and not is_named)):
                 raise ValueError(
                     f"{key}: name is only for a text in a list, and weight only for a corpus in the list of train; "
                     "leave them out"
@@ -365,14 +348,6 @@ class TokenizerConfig(Section):
     """The most lines of each language from which to train the tokenizer. They are spread evenly over a corpus. If there
     are several corpora, large ones contribute about equal numbers of lines, and small ones all their lines. The lines
     have at most 100 MB (30 MB with unigram), for which 1.3 GB of memory are enough."""
-
-    @property
-    def most_sample_bytes(self) -> int:
-        """The most bytes of each language in these lines.
-
-        Training the tokenizer takes memory: 5 times the bytes of both languages with bpe, 21 times with unigram.
-        """
-        return 30_000_000 if self.algorithm == "unigram" else 100_000_000
 
 
 class FiltersConfig(Section):

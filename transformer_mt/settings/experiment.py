@@ -73,6 +73,5 @@ class Config(Section):
             )
         # An existing tokenizer has its own vocabulary size, and with `character` the size depends on the text.
         is_known = not self.tokenizer.from_ and self.tokenizer.algorithm != "character"
-        vocab_size = self.tokenizer.vocab_size if is_known else None
-        check_for_model(self.decoding, self.model, vocab_size)
+        check_for_model(self.decoding, self.model, self.tokenizer.vocab_size if is_known else None)
         return self

@@ -243,10 +243,6 @@ ModelConfig = Annotated[
     Annotated[TransformerConfig, Tag("transformer")]
     | Annotated[RnnConfig, Tag("rnn")]
     | Annotated[ConvolutionalConfig, Tag("convolutional")],
-    Discriminator(
-        _kind,
-        custom_error_type="kind",
-        custom_error_message="it must be transformer, rnn or convolutional",
-    ),
+    Discriminator(_kind, custom_error_type="kind", custom_error_message="it must be transformer, rnn or convolutional"),
 ]
 """One of the architectures, by its `kind`."""

@@ -57,10 +57,7 @@ for _dialect in (_Reader, Writer):
 
 
 def parse_yaml(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
-    """Return the values of a YAML text, and the line of each key. The key of a list's entry is its index, from 0.
-
-    `name` is the name of the text in messages. Raises ConfigError.
-    """
+    """Return the values of a YAML text, and the line of each key. List entries count from 0. Raises ConfigError."""
     try:
         loader = _Reader(text)
         loader.name, loader.has_lines = name, "\n" in text
@@ -241,10 +238,7 @@ def _unknown(error: ErrorDetails) -> str:
 
 
 def _shown_path(error: ErrorDetails) -> tuple[str | int, ...]:
-    """Return the path of a key as in the file, without the names that pydantic adds for the form of a value.
-
-    The key of a list's entry is its index, from 0.
-    """
+    """Return the path of a key as in the file, without pydantic's names of forms. List entries are indices from 0."""
     loc = error["loc"]
     if loc[:1] == ("model",) and loc[1:2] in [(kind,) for kind in MODELS]:
         loc = loc[:1] + loc[2:]
@@ -263,21 +257,16 @@ _MAY_DIFFER = ONLY_FOR_TRAINING | {"max_positions"}
 
 
 def other_meaning_than(weights: Path | Mapping[str, Any], model: ModelConfig) -> list[str]:
-    """Compare as `other_meaning` does; the settings of the weights are in a configuration file, or given by key."""
-    trained = load_config(weights).model if isinstance(weights, Path) else model.model_copy(update=dict(weights))
-    return other_meaning(trained, model)
-
-
-def other_meaning(weights: ModelConfig, model: ModelConfig) -> list[str]:
     """Return `key: value, now value of the model` for each setting that gives weights another meaning in this model.
 
-    `weights` are the settings with which the weights were trained. All settings count except those in _MAY_DIFFER, so a
-    setting that is added later counts, too.
+    `weights` are the settings with which the weights were trained, by key, or a configuration file with them. All
+    settings count except those in _MAY_DIFFER, so a setting that is added later counts, too.
     """
-    if weights.kind != model.kind:
-        return [f"model.kind: {weights.kind}, now {model.kind}"]
+    trained = load_config(weights).model if isinstance(weights, Path) else model.model_copy(update=dict(weights))
+    if trained.kind != model.kind:
+        return [f"model.kind: {trained.kind}, now {model.kind}"]
     return [
         f"model.{key}: {value}, now {getattr(model, key)}"
-        for key, value in weights
+        for key, value in trained
         if key not in _MAY_DIFFER and value != getattr(model, key)
     ]

@@ -59,19 +59,13 @@ def new_configuration(corpus: CorpusConfig, text: Text, share: float, num_held: 
 
 
 def tuned_configuration(old: Config, model: Path, corpus: dict[str, Any], chosen: Tuning, name: str) -> str:
-    """Return a configuration that fine-tunes the model of the directory `model`, which has the configuration `old`.
-
-    `corpus` are the settings of the text.
-    """
+    """Return a configuration that fine-tunes `model`, which has the configuration `old`, on the text of `corpus`."""
     every = max(1, chosen.max_steps // 5)
     values: Sections = {
         "corpus": {key: (value, TEXT_REASONS.get(key, "")) for key, value in corpus.items()}
         | {"max_length": (old.corpus.max_length, "")},
         "filters": _changed(old.filters),
-        "tokenizer": {
-            "from": (str(model), "the weights belong to its pieces"),
-            "joint": (old.tokenizer.joint, ""),
-        },
+        "tokenizer": {"from": (str(model), "the weights belong to its pieces"), "joint": (old.tokenizer.joint, "")},
         "model": _changed(old.model),
         "training": {
             "initialise_from": (str(model), ""),

@@ -81,8 +81,7 @@ class DecodingConfig(Section):
     def _check(self) -> Self:
         if not self.sampling:
             given = {"temperature": self.temperature != 1.0, "top_k": self.top_k != 0, "top_p": self.top_p != 1.0}
-            useless = [key for key, is_given in given.items() if is_given]
-            if useless:
+            if useless := [key for key, is_given in given.items() if is_given]:
                 raise ValueError(
                     f"{', '.join(useless)}: no effect without sampling; set sampling=true, or leave it out"
                 )
@@ -114,10 +113,7 @@ class DecodingConfig(Section):
 
 
 def changed(decoding: DecodingConfig, changes: dict[str, float | None]) -> DecodingConfig:
-    """Return a copy of the settings with these values; None keeps the value of a setting.
-
-    Raises ConfigError for a value that is not allowed.
-    """
+    """Return a copy with these values; None keeps the value of a setting. Raises ConfigError for a wrong value."""
     given = {key: value for key, value in changes.items() if value is not None}
     try:
         return DecodingConfig.model_validate(decoding.model_dump() | given)
@@ -134,10 +130,7 @@ def _mistake(error: ErrorDetails) -> str:
 
 
 def check_for_model(decoding: DecodingConfig, model: "ModelConfig", vocab_size: int | None) -> None:
-    """Check that this model can be used with these settings, by any engine.
-
-    `vocab_size` is the size of the target vocabulary, or None if it is not known yet. Raises ConfigError.
-    """
+    """Raises ConfigError if this model does not allow these settings; `vocab_size` is that of the target, if known."""
     attentions = model.attentions_to_source
     if decoding.alignment_layer > attentions:
         raise ConfigError(

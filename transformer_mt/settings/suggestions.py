@@ -52,8 +52,7 @@ def suggestion(path: tuple[str, ...], kind: str) -> str:
     plain = name.lower().replace("-", "_")
     if key := keys.get(f"{section}.{plain}"):
         return _did_you_mean([key], section)
-    elsewhere = [f"{other}.{plain}" for other, model in sections.items() if other and plain in keys_of(model)]
-    if elsewhere:
+    if elsewhere := [f"{other}.{plain}" for other, model in sections.items() if other and plain in keys_of(model)]:
         return _did_you_mean(elsewhere, section)
     if key := keys.get(plain):
         return _did_you_mean([key], section)

@@ -95,10 +95,7 @@ def positive(text: str) -> int:
 
 
 def check_settings(arguments: Sequence[str], example: str, advice: str) -> None:
-    """Raises ConfigError for an argument that is not a setting key=value, such as a file without its option.
-
-    `advice` tells the user how to give a file, with {} for its name.
-    """
+    """Raises ConfigError for an argument without =, such as a file; `advice` says how to give it, {} is its name."""
     for given in arguments:
         if "=" not in given:
             what_to_do = f"write key=value, as in {example}. {advice.format(cut(given))}"

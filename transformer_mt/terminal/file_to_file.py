@@ -150,10 +150,7 @@ class _FileTranslation:
         self.parts.delete_all()
 
     def _job(self, settings: dict[str, Any]) -> _Job:
-        """Read all of the input once, and find out which parts are missing.
-
-        Raises DirectoryError if there are parts of another translation, and CorpusError if the input is unreadable.
-        """
+        """Read the input once, and find the missing parts. Raises DirectoryError for parts of another translation."""
         block_lines, existing = self.arguments.buffer_lines, self.parts.numbers()
         if existing:
             block_lines = _checked_block_lines(self.parts, settings)

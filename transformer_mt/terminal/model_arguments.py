@@ -5,13 +5,6 @@ from dataclasses import fields
 from pathlib import Path
 
 from transformer_mt.decoding.loading import EngineOptions
-from transformer_mt.terminal import cli
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the argument MODEL_DIR and the arguments of the engine."""
-    cli.add_model(parser)
-    add_engine_arguments(parser)
 
 
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:

@@ -61,10 +61,6 @@ class NBestList:
         ends = self.number(rank, "parts") if "parts" in fields else 1.0
         return ends + (len(self.pieces(rank)) if "pieces" in fields else 0)
 
-    def text(self) -> str:
-        """Return the list as a line of JSON, in the form that `n_best_lists` reads."""
-        return json.dumps(self.fields, ensure_ascii=False) + "\n"
-
 
 def is_number(value: object) -> TypeGuard[float]:
     """Whether a value of JSON is a number that fits into a float."""
@@ -72,10 +68,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def n_best_lists(lines: Iterable[str], name: str, first_line: int = 1) -> Iterator[NBestList]:
-    """Read one list from each line. `name` is the name of the file, and `first_line` the number of the first line.
-
-    Raises CorpusError if a line is not an n-best list, or is the list of another source line.
-    """
+    """Read a list from each line of the file `name`, from line `first_line` on. Raises CorpusError if one is wrong."""
     return (_n_best_list(text, number, f"{name}:{number}") for number, text in enumerate(lines, start=first_line))
 
 

@@ -55,10 +55,7 @@ class TranslationSummary:
             vars(self)[name] += count
 
     def text(self, num_before: int = 0) -> str:
-        """Return a line of numbers, and a warning for each kind of translation that the user should look at.
-
-        Earlier commands translated `num_before` of the lines, in a time that does not count here.
-        """
+        """Return a line of numbers, and warnings. The time is without that for `num_before` lines of earlier starts."""
         now = self.num_lines - num_before
         rate = f"in {self.seconds:.1f} s, {now / max(self.seconds, 1e-9):,.1f} a second"
         lines = f"{counted(self.num_lines, 'line')} {rate}"
@@ -71,20 +68,18 @@ class TranslationSummary:
         )
         return "\n".join([numbers, *(f"warning: {warning}" for warning in self.warnings())])
 
-    def warnings(self) -> list[str]:
-        """Return a sentence with the reason for each kind of translation that the user should look at."""
-        found = []
+    def warnings(self) -> Iterator[str]:
+        """Yield a sentence with the reason for each kind of translation that the user should look at."""
         if self.short:
-            found.append(
+            yield (
                 f"the translation of {counted(len(self.short), 'line')} is much shorter than usual for a source of "
                 f"its length, so something may be missing: look at {_first_of(self.short)}"
             )
         if self.at_limit:
-            found.append(
+            yield (
                 f"the translation of {counted(len(self.at_limit), 'line')} was cut off at the greatest allowed length "
                 f"(max_extra_length, model.max_positions): look at {_first_of(self.at_limit)}"
             )
-        return found
 
 
 def _first_of(lines: Sequence[int]) -> str:
@@ -173,10 +168,7 @@ class Block:
 
 
 def with_prefixes(lines: LineInput, path: Path | None, errors: InvalidText, tag: str | None = None) -> Iterator[Block]:
-    """Yield the blocks of the input, with the tag before each line, and with the prefixes in the file `path`, if any.
-
-    Raises CorpusError if the file has another number of lines than the input.
-    """
+    """Yield blocks of tagged lines, with prefixes from the file `path`. Raises CorpusError if its length differs."""
     pairs = ((block, None) for block in lines.blocks) if path is None else beside(lines, path, errors)
     first_line = 1
     for block, prefixes in pairs:

@@ -1,6 +1,6 @@
 """Opens an existing tokenizer, and checks that the settings fit it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transformer_mt.base.errors import TokenizerError
@@ -14,10 +14,7 @@ _ADVICE = (
 
 
 def open_existing(path: Path) -> Tokenizer:
-    """Open the tokenizer in the directory of a stage, or a sentencepiece file as the tokenizer of both languages.
-
-    Raises TokenizerError if there is no tokenizer, if it is damaged, or if its special pieces have other ids than ours.
-    """
+    """Open the tokenizer of a stage's directory, or a sentencepiece file for both languages. Raises TokenizerError."""
     if not path.exists():
         raise TokenizerError(f"tokenizer.from={path}: there is no such directory or file; {_ADVICE}")
     if not path.is_dir():
@@ -51,21 +48,18 @@ def check_symbols(tokenizer: Tokenizer, settings: TokenizerConfig, tags: Sequenc
     keys = dict.fromkeys(tags, "a tag of the corpora")
     keys |= dict.fromkeys(settings.user_symbols, "in tokenizer.user_symbols")
     for symbol, key in keys.items():
-        if all(symbol in user_symbols(processor) for processor in tokenizer.processors):
-            continue
-        raise TokenizerError(
-            f"{symbol} ({key}) is not a user-defined piece of tokenizer.from={settings.from_}, which would cut it into "
-            "pieces like a word. Remove the tag or symbol from the configuration; or train a tokenizer that has it: "
-            f"tokenizer.from=null, or `spm_train --user_defined_symbols={symbol}`"
-        )
+        if not all(symbol in user_symbols(processor) for processor in tokenizer.processors):
+            raise TokenizerError(
+                f"{symbol} ({key}) is not a user-defined piece of tokenizer.from={settings.from_}, which would cut it "
+                "into pieces like a word. Remove the tag or symbol from the configuration; or train a tokenizer that "
+                f"has it: tokenizer.from=null, or `spm_train --user_defined_symbols={symbol}`"
+            )
 
 
 def check_sampling(tokenizer: Tokenizer, settings: TokenizerConfig, subword_sampling: float) -> None:
     """Raises TokenizerError if subword sampling is on and the tokenizer has another algorithm than the settings."""
-    if not subword_sampling:
-        return
     for algorithm in map(algorithm_of, tokenizer.processors):
-        if algorithm == settings.algorithm:
+        if not subword_sampling or algorithm == settings.algorithm:
             continue
         if algorithm in ("bpe", "unigram"):
             cure = f"Set tokenizer.algorithm={algorithm}, and training.subword_sampling to a value for it"
@@ -77,19 +71,16 @@ def check_sampling(tokenizer: Tokenizer, settings: TokenizerConfig, subword_samp
         )
 
 
-def tokenizer_warnings(tokenizer: Tokenizer) -> list[str]:
-    """Return a warning for each way in which this tokenizer changes text; one that `prepare` trained has none."""
-    found = []
+def tokenizer_warnings(tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield a warning for each way in which this tokenizer changes text; one that `prepare` trained has none."""
     if not all(processor.is_byte(processor.piece_to_id("<0x00>")) for processor in tokenizer.processors):
-        found.append(
+        yield (
             "this tokenizer has no byte fallback, so a character that is not one of its pieces becomes the "
             "unknown piece, and is missing in translations"
         )
-    rules = {normalisation(processor) for processor in tokenizer.processors} - {""}
-    found += [
-        f"this tokenizer normalises text by the rule {rule}: it replaces some characters by others, and "
-        "translations contain only the replacements. For example, nmt_nfkc replaces … by three full stops, and a rule "
-        "with a name in _cf replaces capital letters by small ones"
-        for rule in sorted(rules)
-    ]
-    return found
+    for rule in sorted({normalisation(processor) for processor in tokenizer.processors} - {""}):
+        yield (
+            f"this tokenizer normalises text by the rule {rule}: it replaces some characters by others, and "
+            "translations contain only the replacements. For example, nmt_nfkc replaces … by three full stops, and a "
+            "rule with a name in _cf replaces capital letters by small ones"
+        )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
@@ -36,39 +37,29 @@ _ALGORITHMS = {1: "unigram", 2: "bpe", 3: "word", 4: "character"}
 
 def algorithm_of(processor: SentencePieceProcessor) -> str:
     """Return the algorithm by its name in tokenizer.algorithm. sentencepiece leaves out its default, unigram."""
-    number = dict(_fields(_message(processor, _TRAINER_SPEC))).get(_MODEL_TYPE, 1)
-    return _ALGORITHMS.get(number, "unknown") if isinstance(number, int) else "unknown"
+    return _ALGORITHMS.get(_field(processor, _TRAINER_SPEC).get(_MODEL_TYPE, 1), "unknown")
 
 
 def normalisation(processor: SentencePieceProcessor) -> str:
     """Return the name of sentencepiece's rule for replacing characters; empty if it replaces none."""
-    fields = dict(_fields(_message(processor, _NORMALIZER_SPEC)))
-    name = fields.get(_NAME, b"")
-    if not fields.get(_CHARACTER_MAP):
-        return ""
-    return name.decode() if isinstance(name, bytes) and name else "without a name"
+    rule = _field(processor, _NORMALIZER_SPEC)
+    return rule.get(_NAME, b"").decode() or "without a name" if rule.get(_CHARACTER_MAP) else ""
 
 
 def user_symbols(processor: SentencePieceProcessor) -> list[str]:
     """Return the user-defined pieces, which the tokenizer never cuts."""
-    found = []
-    for number, value in _fields(processor.serialized_model_proto()):
-        if number != _PIECES or not isinstance(value, bytes):
-            continue
-        piece = dict(_fields(value))
-        text = piece.get(_PIECE)
-        if piece.get(_TYPE) == _USER_DEFINED and isinstance(text, bytes):
-            found.append(text.decode())
-    return found
+    model = _fields(processor.serialized_model_proto())
+    pieces = [dict(_fields(value)) for number, value in model if number == _PIECES]
+    return [piece[_PIECE].decode() for piece in pieces if piece.get(_TYPE) == _USER_DEFINED]
 
 
-def _message(processor: SentencePieceProcessor, number: int) -> bytes:
-    value = dict(_fields(processor.serialized_model_proto())).get(number, b"")
-    return value if isinstance(value, bytes) else b""
+def _field(processor: SentencePieceProcessor, number: int) -> dict[int, Any]:
+    """Return the fields of the message that is this field of the model."""
+    return dict(_fields(dict(_fields(processor.serialized_model_proto())).get(number, b"")))
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the number and the value of each field in a Protocol Buffers message, in order.
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the value, an int or bytes, of each field in a Protocol Buffers message, in order.
 
     Format: protobuf.dev/programming-guides/encoding. The message comes from sentencepiece, so it is complete.
     """
@@ -238,19 +229,14 @@ def clean(line: str) -> str:
     marks a space, becomes a space.
     """
     if not line.isascii():  # ASCII text needs none of these changes
-        line = _nfc(line).replace("\u2581", " ")
+        if not unicodedata.is_normalized("NFC", line):
+            line = unicodedata.normalize("NFC", _MANY_MARKS.sub(_in_canonical_order, line))
+        line = line.replace("\u2581", " ")
         # No surrogate is printable, nor is any white space but the space.
         line = line if line.isprintable() else _SURROGATE.sub("\ufffd", line)
     if line.isprintable() and "  " not in line and line[:1] != " " and line[-1:] != " ":
         return line  # most lines need no change, and this check takes a third of the time of the next line
     return " ".join(line.split())
-
-
-def _nfc(line: str) -> str:
-    """Return a line in NFC, in linear time."""
-    if unicodedata.is_normalized("NFC", line):
-        return line
-    return unicodedata.normalize("NFC", _MANY_MARKS.sub(_in_canonical_order, line))
 
 
 def _in_canonical_order(found: re.Match[str]) -> str:
@@ -340,14 +326,14 @@ def _read(path: Path) -> SentencePieceProcessor:
 
 
 def _processor(model: bytes, name: str) -> SentencePieceProcessor:
+    processor = SentencePieceProcessor()
     try:
-        processor = SentencePieceProcessor(model_proto=model) if model else None
-        if processor is not None:
-            processor.id_to_piece(list(range(processor.get_piece_size())))
+        processor.load_from_serialized_proto(model)
+        processor.id_to_piece(list(range(processor.get_piece_size())))
     except (RuntimeError, UnicodeDecodeError):  # not a sentencepiece model, or one with a piece that is not UTF-8
-        processor = None
-    if processor is None:
-        raise TokenizerError(f"{name}: is not a sentencepiece model, or is damaged; prepare again, or copy it again")
+        raise TokenizerError(
+            f"{name}: is not a sentencepiece model, or is damaged; prepare again, or copy it again"
+        ) from None
     special = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
     if special != (PAD, UNK, BOS, EOS):
         raise TokenizerError(

@@ -24,13 +24,9 @@ _MARK = re.compile(f"[{MARKS}{WIDE_MARKS}]")
 
 def count_sentences(lines: Iterable[str], language: str) -> list[int]:
     """Return how many sentences each of these lines has. `language` is a language code."""
-    return [1 if _has_no_mark_inside(line) else len(split_sentences(line, language)) for line in lines]
-
-
-def _has_no_mark_inside(line: str) -> bool:
-    """Whether no sentence can end before the last character. This check is faster than splitting the line."""
-    mark = _MARK.search(line)
-    return mark is None or mark.end() == len(line)
+    # If no mark comes before the last character, there is one sentence: this check is faster than splitting the line.
+    marks = ((line, _MARK.search(line)) for line in lines)
+    return [len(split_sentences(line, language)) if mark and mark.end() < len(line) else 1 for line, mark in marks]
 
 
 FILE = "training_lines.json"  # in a data_dir, a run and a model
@@ -95,7 +91,6 @@ class TrainingLinesCounter:
     """Counts the pieces of pairs. The caller adds their numbers of sentences to `sentences`."""
 
     def __init__(self) -> None:
-        self.num_pairs = 0
         self.sentences: Counter[int] = Counter()
         self.pieces: Counter[int] = Counter()
         self.ratios: Counter[float] = Counter()
@@ -107,7 +102,6 @@ class TrainingLinesCounter:
         both, numbers = np.unique((sources << 32) | targets, return_counts=True)
         for lengths, number in zip(both.tolist(), numbers.tolist(), strict=True):
             num_source, num_target = lengths >> 32, lengths & (2**32 - 1)
-            self.num_pairs += number
             self.pieces[num_source] += number
             if num_source >= LONG_ENOUGH:
                 self.ratios[round(num_target / num_source, 2)] += number
@@ -115,16 +109,16 @@ class TrainingLinesCounter:
     def result(self) -> TrainingLines:
         """Return the statistics of all pairs so far. There must be at least one pair."""
         return TrainingLines(
-            pairs=self.num_pairs,
-            usual_sentences=_quantile(self.sentences, USUAL),
+            pairs=self.pieces.total(),
+            usual_sentences=quantile(self.sentences, USUAL),
             most_sentences=max(self.sentences),
-            usual_pieces=_quantile(self.pieces, USUAL),
+            usual_pieces=quantile(self.pieces, USUAL),
             most_pieces=max(self.pieces),
-            least_ratio=_quantile(self.ratios, RARE) if self.ratios else 0.0,
+            least_ratio=quantile(self.ratios, RARE) if self.ratios else 0.0,
         )
 
 
-def _quantile(counts: Counter[Number], share: float) -> Number:
+def quantile(counts: Counter[Number], share: float) -> Number:
     """Return the smallest value that at least this share of all values do not exceed."""
     rising = sorted(counts)
     return rising[bisect_left(list(accumulate(counts[value] for value in rising)), share * counts.total())]
