@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -361,11 +362,9 @@ class CTranslate2Engine(Engine):
 def import_ctranslate2() -> ModuleType:
     """Import the package. Raises TranslationError if it is not installed."""
     try:
-        import ctranslate2
+        return import_module("ctranslate2")
     except ModuleNotFoundError:
         raise TranslationError("CTranslate2 is not installed: `python -m pip install ctranslate2`") from None
-    module: ModuleType = ctranslate2
-    return module
 
 
 def compute_type(dtype: Literal["fp32", "bf16", "fp16"], quantize: Literal["none", "int8"]) -> str:

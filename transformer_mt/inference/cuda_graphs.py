@@ -260,12 +260,7 @@ class CudaGraphTransformer(Seq2Seq):
         logits_BWV = self._run(sizes)[:B, :W].clone()
         shown: dict[str, Any] = {name: memory.shown for name, memory in self.of_state.items()}
         state = replace(
-            state,
-            **shown,
-            position=state.position + 1,
-            used=state.used + W,
-            turn=self.turn,
-            width=sizes.width,
+            state, **shown, position=state.position + 1, used=state.used + W, turn=self.turn, width=sizes.width
         )
         return logits_BWV, state
 

@@ -8,7 +8,7 @@ R rows  D model width  H heads  K width of a head  X sentences times heads  F in
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
@@ -31,9 +31,8 @@ from transformer_mt.inference.frozen_state import (
 from transformer_mt.kernels.matmul import Matmul, best_matmul
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
-from transformer_mt.models.variants import VariedFeedForward
+from transformer_mt.models.variants import ACTIVATIONS, VariedFeedForward
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": lambda x_RF: x_RF, "gelu": F.gelu, "swiglu": F.silu}
 FEW_HEADS = 100  # heads of all sentences together: if there are fewer, or one hypothesis, MKL multiplies faster
 
 
@@ -176,7 +175,7 @@ class _FeedForward:
         self.inner = matmul.of(feed_forward.inner, many_rows, relu)
         self.outer = matmul.of(feed_forward.outer, many_rows)
         self.factor = matmul.of(varied.factor, many_rows) if varied and activation == "swiglu" else None
-        self.activation = ACTIVATIONS[activation]
+        self.activation = (lambda x_RF: x_RF) if relu else ACTIVATIONS[activation]
         self.residual = _Residual(residual)
 
     def __call__(self, x_RD: Tensor) -> Tensor:

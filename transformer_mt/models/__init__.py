@@ -14,5 +14,5 @@ Other rooms use:
     positions: sinusoidal
     rnn: Rnn
     transformer: DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
-    variants: VariedAttention, VariedFeedForward, VariedTransformer
+    variants: ACTIVATIONS, VariedAttention, VariedFeedForward, VariedTransformer
 """

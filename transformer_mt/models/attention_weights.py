@@ -18,11 +18,10 @@ from transformer_mt.base.errors import TranslationError, UserError
 from transformer_mt.models.attention import Sight
 from transformer_mt.models.convolutional import Convolutional
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.models.layouts import Sentences, whole_mask
+from transformer_mt.models.layouts import whole_mask
 from transformer_mt.models.multi_head import MultiHeadAttention
 from transformer_mt.models.rnn import Rnn
 from transformer_mt.models.transformer import EncoderLayer, Transformer
-from transformer_mt.models.variants import VariedTransformer
 
 FloatArray = NDArray[np.float32]
 Attention = Literal["cross", "encoder", "decoder"]
@@ -42,11 +41,6 @@ class AttentionWeights:
         """The weights of a model without self-attention, which attends only to the source."""
         _, B, _, T, S = cross_LBHTS.shape
         return cls(cross_LBHTS.new_zeros(0, B, 1, S, S), cross_LBHTS.new_zeros(0, B, 1, T, T), cross_LBHTS)
-
-    def heads(self, attention: Attention, layer: int) -> Tensor:
-        """The weights of one layer, BHTS, BHSS or BHTT. Layer numbers and UserError are those of `index_of`."""
-        layers = {"cross": self.cross_LBHTS, "encoder": self.encoder_LBHSS, "decoder": self.decoder_LBHTT}[attention]
-        return layers[index_of(attention, layer, len(layers))]
 
 
 def index_of(attention: Attention, layer: int, num_layers: int) -> int:
@@ -88,7 +82,8 @@ def attention_to_source(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Ten
     if isinstance(model, Ensembled):
         of_models = [attention_to_source(each, source_BS, decoder_input_BT, layer) for each in model.members()]
         return torch.stack(of_models).mean(dim=0)
-    return attention_weights(model, source_BS, decoder_input_BT).heads("cross", layer).mean(dim=1)
+    cross_LBHTS = attention_weights(model, source_BS, decoder_input_BT).cross_LBHTS
+    return cross_LBHTS[index_of("cross", layer, len(cross_LBHTS))].mean(dim=1)
 
 
 def attention_weights(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
@@ -120,10 +115,7 @@ def _of_transformer(model: Transformer, source_BS: Tensor, decoder_input_BT: Ten
     decoder = [layer.self_attention for layer in model.decoder_layers()]
     cross = [layer.cross_attention for layer in model.decoder_layers()]
     with recorded(encoder) as of_encoder, recorded(decoder) as of_decoder, recorded(cross) as to_source:
-        if isinstance(model, VariedTransformer):  # in padded rows, even if another layout is faster
-            model.features(Sentences(source_BS), Sentences(decoder_input_BT))
-        else:
-            model.features(source_BS, decoder_input_BT)
+        model.features(source_BS, decoder_input_BT)
     return AttentionWeights(torch.stack(of_encoder), torch.stack(of_decoder), torch.stack(to_source))
 
 

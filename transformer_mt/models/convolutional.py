@@ -109,9 +109,8 @@ class ConvolutionalState(DecoderState):
     position: int
 
     def follow(self, parent_BW: Tensor) -> "ConvolutionalState":
-        _, _, _, P, D = self.past_LBWPD.shape
-        parent_LBWPD = parent_BW[None, ..., None, None].expand(len(self.past_LBWPD), -1, -1, P, D)
-        return replace(self, past_LBWPD=self.past_LBWPD.gather(2, parent_LBWPD))
+        sentence_B1 = torch.arange(len(parent_BW), device=parent_BW.device)[:, None]
+        return replace(self, past_LBWPD=self.past_LBWPD[:, sentence_B1, parent_BW])
 
     def keep(self, sentences: Tensor) -> "ConvolutionalState":
         past_LBWPD = self.past_LBWPD.index_select(1, sentences)

@@ -33,17 +33,11 @@ class RnnState(DecoderState):
     annotations: Annotations
 
     def follow(self, parent_BW: Tensor) -> "RnnState":
-        parent_BWD = parent_BW[..., None].expand(-1, -1, self.past.output_BWD.shape[-1])
-        parent_CBWD = parent_BWD.expand(len(self.past.carried_CBWD), -1, -1, -1)
-        carried_CBWD = self.past.carried_CBWD.gather(2, parent_CBWD)
-        output_BWD = self.past.output_BWD.gather(1, parent_BWD)
-        return replace(self, past=replace(self.past, carried_CBWD=carried_CBWD, output_BWD=output_BWD))
+        sentence_B1 = torch.arange(len(parent_BW), device=parent_BW.device)[:, None]
+        return replace(self, past=self.past.select(sentence_B1, parent_BW))
 
     def keep(self, sentences: Tensor) -> "RnnState":
-        carried_CBWD = self.past.carried_CBWD.index_select(1, sentences)
-        output_BWD = self.past.output_BWD.index_select(0, sentences)
-        past = replace(self.past, carried_CBWD=carried_CBWD, output_BWD=output_BWD)
-        return RnnState(past, self.annotations.keep(sentences))
+        return RnnState(self.past.select(sentences), self.annotations.keep(sentences))
 
 
 class Rnn(Seq2Seq):

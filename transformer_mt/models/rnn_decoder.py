@@ -8,7 +8,7 @@ C states carried from word to word: one for each layer; for LSTM all hidden stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -233,6 +233,11 @@ class Past:
     """Luong's attentional vector of the previous word, for input feeding; 0 before the first word."""
     position: int = 0
     """The number of words so far."""
+
+    def select(self, *index: Tensor) -> "Past":
+        """The pasts of some sentences or, with a second index, of some hypotheses of each sentence."""
+        of_each_state: tuple[slice | Tensor, ...] = (slice(None), *index)
+        return replace(self, carried_CBWD=self.carried_CBWD[of_each_state], output_BWD=self.output_BWD[index])
 
 
 class RecurrentDecoder(nn.Module, ABC):

@@ -6,10 +6,10 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 import torch
 from safetensors import SafetensorError
@@ -265,7 +265,7 @@ def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks, copied: bool) -> dict
     return found
 
 
-class Saver:
+class Saver(AbstractContextManager["Saver"]):
     """Saves one checkpoint at a time; on a GPU, a thread writes copies of the tensors while training continues.
 
     Every rank must call its methods, and gets their errors. On exit, also after an error, it waits until the current
@@ -289,9 +289,6 @@ class Saver:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._written: Future[None] | None = None
         self._saving = progress
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown()

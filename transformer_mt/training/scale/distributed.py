@@ -75,12 +75,10 @@ class Ranks:
         if self.size == 1:
             return
         unsharded = [parameter for parameter in parameters if _sharded(parameter) is None]
-        for parameter in unsharded:
-            if parameter.grad is None:  # this rank had no work
-                parameter.grad = torch.zeros_like(parameter)
-        gradients = [parameter.grad for parameter in unsharded if parameter.grad is not None]
-        if not gradients:
+        if not unsharded:
             return
+        # A rank that had no work has no gradients.
+        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in unsharded]
         summed = self.sum(torch.cat([gradient.flatten() for gradient in gradients]))
         parts = torch.split(summed, [gradient.numel() for gradient in gradients])
         for parameter, part in zip(unsharded, parts, strict=True):
