@@ -252,8 +252,7 @@ class CTranslate2Engine(Engine):
 
         `workers` is the number of batches that are translated at the same time, on a CPU by one thread each; 0 means
         one for each core. `compute_type` is one of CTranslate2's; default is the type of the file. Raises
-        TranslationError if the package is missing or the device does not support the type, and CheckpointError if a
-        file is missing or damaged.
+        TranslationError if the package is missing or the device lacks the type; CheckpointError for a damaged file.
         """
         super().__init__()
         self.ctranslate2 = import_ctranslate2()

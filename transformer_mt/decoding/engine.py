@@ -74,8 +74,7 @@ class Engine(ABC):
     def turn(self) -> Iterator[None]:
         """Let one thread at a time use the engine while the others wait.
 
-        Raises TranslationError if the engine is closed, and in a forked process: the threads and processes of an engine
-        belong only to the process that loaded it.
+        Raises TranslationError if the engine is closed, and in a forked process, which does not have its threads.
         """
         if os.getpid() != self._process_id:
             raise TranslationError(
@@ -106,8 +105,7 @@ class Engine(ABC):
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         """Translate; yields (numbers of some sentences, the hypotheses of each) as they are found, each sentence once.
 
-        Hypotheses come best first, at least one and at most n_best. A sentence has none if the model computes numbers
-        for it that are not finite.
+        Hypotheses come best first, at least one and at most n_best; none if the model's numbers are not finite.
         """
 
     def translate(

@@ -94,8 +94,7 @@ NO_TAGS = Tags()
 def together(lengths: Sequence[int], most_sentences: int, most_pieces: int) -> Iterator[tuple[int, int]]:
     """Group neighbouring sentences; yields the first sentence of each group and the one after its last.
 
-    `lengths` are the numbers of pieces of the sentences. Each group takes as many sentences as fit. A sentence with
-    more than `most_pieces` forms its own group.
+    `lengths` are numbers of pieces. A group takes as many sentences as fit, and a longer sentence is its own group.
     """
     start, num_pieces = 0, 0
     for number, length in enumerate(lengths):
@@ -109,8 +108,7 @@ def together(lengths: Sequence[int], most_sentences: int, most_pieces: int) -> I
 def cut_pieces(pieces: Sequence[str], longest: int) -> Iterator[tuple[int, int]]:
     """Cut a sentence into parts of at most `longest` pieces; yields the first piece of each and the one after its last.
 
-    A part ends after a word; if it holds no complete word, after a character; among bytes that are no characters,
-    anywhere.
+    A part ends after a word; if it holds no complete word, after a character; if it holds none, anywhere.
     """
     start = 0
     while len(pieces) - start > longest:
@@ -137,8 +135,7 @@ class Part:
     """The number of the line, from 0."""
     sentence: Sentence
     first_unit: int = 0
-    """The number, in the line without its tag, of the word to which its first piece after the tag belongs; in a
-    language without spaces, of the character."""
+    """The number, in the line without its tag, of the word (or character) of its first piece after the tag."""
     space: str = ""
     """The white space between the translation of the part before it and its own translation."""
     num_tag_pieces: int = 0

@@ -113,8 +113,7 @@ class ModelOfText(ABC):
 def load_model(model_dirs: ModelDirs, options: EngineOptions) -> LoadedModel:
     """Load what `average` wrote, or for the engine ctranslate2 what `export` wrote.
 
-    Raises a UserError that names the missing or damaged file, the models with different vocabularies, or the option
-    that the engine does not support.
+    Raises a UserError that names the damaged file, the models with different vocabularies, or the unsupported option.
     """
     directories = [Path(path) for path in ([model_dirs] if isinstance(model_dirs, str | Path) else model_dirs)]
     if not directories:

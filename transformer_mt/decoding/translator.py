@@ -55,8 +55,7 @@ class Translator(ModelOfText):
     ) -> None:
         """`trained` says how long the lines of the training text usually were.
 
-        `model` has the settings of the engine's model, against which decoding settings are checked. With None, fewer
-        checks are possible.
+        Decoding settings are checked against the settings `model` of the engine's model, if they are given.
         """
         super().__init__(engine, tokenizer, tags)
         self.decoding, self.trained, self.model = decoding, trained, model
@@ -109,8 +108,7 @@ class Translator(ModelOfText):
         further lines that are done, a fraction if a line is translated in parts.
         Raises TypeError unless `lines` and `prefixes` are lists of texts; ConfigError for a setting that is not
         allowed; NotFiniteError for the first line for which the model computes numbers that are not finite;
-        TranslationError for a prefix that is too long, after `close`, and in a process that was forked after the engine
-        was loaded.
+        TranslationError for a prefix that is too long, after `close`, and in a forked process.
         """
         check_texts("lines", lines)
         if prefixes is not None:
@@ -193,8 +191,7 @@ class Translator(ModelOfText):
     def _word_pairs(self, tokens: list[int], looked_at: list[int], part: Part) -> list[tuple[int, int]]:
         """Pair each target word with the source word that most of its pieces attended to; among equals, the first.
 
-        In a language without spaces, each target character is paired with the characters of the source piece that the
-        character's own piece attended to.
+        Without spaces, each target character is paired with the characters that its piece attended to.
         """
         source_units, spaced = self.cutter.source_units(part), has_spaces(part.languages[1])
         pairs: list[tuple[int, int]] = []

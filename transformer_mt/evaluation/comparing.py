@@ -63,8 +63,7 @@ class Compared:
     """Half of the 95 % confidence interval, from 1,000 bootstrap samples."""
     p_values: dict[str, float]
     """For each test, the probability that chance alone causes a difference from the baseline as large as this one.
-    Empty for the baseline and for the same text: for that, sacreBLEU would give the smallest possible p-value, because
-    no sample differs by more than 0."""
+    Empty for the baseline and for the same text, for which sacreBLEU would give the smallest possible p-value."""
 
 
 @dataclass(frozen=True)

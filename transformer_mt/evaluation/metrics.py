@@ -31,8 +31,7 @@ _RESAMPLES = 1000
 class MetricScore:
     """The score of a text by one metric.
 
-    BLEU, chrF2 and chrF2++ are percentages; higher is better. TER is the number of edits for 100 reference words;
-    lower is better.
+    BLEU, chrF2 and chrF2++ are percentages. TER is the number of edits for 100 reference words; lower is better.
     """
 
     value: float

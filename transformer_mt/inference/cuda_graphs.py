@@ -87,8 +87,7 @@ MOST_GRAPHS = 128  # if there would be more, all are discarded, so that seldom u
 
 Step = Callable[[], Tensor]
 Capture = Callable[[Step], tuple[Tensor, Step]]
-"""Runs a step. Returns its result, and a function that replays it: the same kernels on the same memory, with its new
-content."""
+"""Runs a step. Returns its result, and a function that replays it on the new content of the same memory."""
 
 
 def with_cuda_graphs(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Seq:

@@ -109,8 +109,7 @@ class FrozenTransformer(Seq2Seq):
         )
 
     def _with_round_length(self, source_BS: Tensor) -> Tensor:
-        """Pad a single sentence to a multiple of 8 positions. For each new size of a product, oneDNN first compiles
-        code, which takes two milliseconds or more."""
+        """Pad a single sentence to a multiple of 8 positions: for each new size, oneDNN compiles code for 2 ms."""
         room = -source_BS.shape[1] % 8
         if len(source_BS) > 1 or source_BS.shape[1] + room > len(self.model.positions.table_TD):
             return source_BS

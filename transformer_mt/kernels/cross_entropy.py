@@ -80,9 +80,8 @@ def softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float)
 def fused_softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
     """Returns what `softmax_and_gradient` returns; the gradient replaces the logits, in their type.
 
-    Each value depends on its own row only, and replaces the value that was read. So the compiler makes one kernel of
-    this function, which reads the logits twice (for maximum and sum together, then for the probabilities) and needs no
-    other memory of size NV.
+    Each value depends on its own row only, and replaces the value that was read. So the compiler makes one kernel,
+    which reads the logits twice (for maximum and sum, then for the probabilities), and needs no other NV of memory.
     """
     in_fp32_NV = logits_NV.float()
     is_label_NV = torch.arange(logits_NV.shape[1], device=logits_NV.device) == labels_N1

@@ -1,7 +1,6 @@
 """Settings of PyTorch for fast products on a CPU, and linear maps with weights that no longer change.
 
-The settings change how fast PyTorch computes and how much memory it holds. The results of fp32 products stay exact to
-fp32.
+The settings change PyTorch's speed and memory. The results of fp32 products stay exact to fp32.
 
 Each linear map equals F.linear(x, weight, bias), followed by F.relu if requested; in int8, up to rounding.
 
@@ -116,7 +115,6 @@ class Matmul:
         """x -> F.linear(x, weight, bias), or F.relu of it with `relu`. Copies the weight.
 
         `many_rows`: x never has only one row, or the weight is so large that this does not matter; saves memory.
-        The weight must be on the device of x.
         """
         weight_FD, bias_F = weight_FD.detach(), None if bias_F is None else bias_F.detach()
         if self.quantization == "int8":
@@ -196,8 +194,7 @@ def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> Linea
     scale_F = (weight_FD.abs().amax(dim=1) / most_of_weights()).clamp_min(LEAST_SCALE).double()
     zero_F = torch.zeros(len(weight_FD), dtype=torch.long)
     with warnings.catch_warnings():
-        # PyTorch plans to remove its quantised tensors, but has no other way to these products. Only the packing of the
-        # weight needs one.
+        # PyTorch plans to remove quantised tensors, but has no other way to these products.
         warnings.simplefilter("ignore")
         quantized_FD = torch.quantize_per_channel(weight_FD.float(), scale_F, zero_F, 0, torch.qint8)
     quantized = torch.ops.quantized

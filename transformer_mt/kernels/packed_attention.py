@@ -84,8 +84,7 @@ SHORT_WIDTHS = (16, 32, 64, 128)  # of heads; a tile's sides are powers of two
 class Segments:
     """A mask for sentences that are packed end to end: a query sees the keys of its own segment.
 
-    Segment i has the rows offsets[i] to offsets[i + 1]. The segments cover every row, on both sides, and a segment with
-    queries has keys.
+    Segment i has the rows offsets[i] to offsets[i + 1]. Each row is in a segment, and a segment with queries has keys.
     """
 
     query_offsets: Tensor

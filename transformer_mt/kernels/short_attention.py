@@ -6,8 +6,7 @@ tile are never in memory, the softmax is accumulated over tiles, and the backwar
 the logarithm of the sum that the forward pass has saved. One program makes each sum in a fixed order, so the same input
 gives the same output.
 
-It equals the plain formula in `packed_attention.variable_length_attention`. This module can be imported only where
-Triton is installed.
+Equals the plain formula in `packed_attention.variable_length_attention`. Importing this module needs Triton.
 
 N packed queries  M packed keys  H heads  K width of a head
 """

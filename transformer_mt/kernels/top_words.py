@@ -32,8 +32,7 @@ def most_probable(logits_AWV: Tensor) -> Tensor:
 def best_continuations(log_probs_AWV: Tensor, log_prob_AW: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Equals `decoding.search.best_continuations`, except for the order of equal sums.
 
-    The `count` best words are in the `count` groups with the best maxima. Word v belongs to group v % G, so the maxima
-    of all groups are computed side by side.
+    The `count` best words are in the `count` groups with the best maxima. Word v belongs to group v % G.
     """
     A, W, V = log_probs_AWV.shape
     G = _num_groups(V)

@@ -1,7 +1,6 @@
 """Reads, writes and checks SHA256SUMS, and knows where a run keeps its checkpoints and its model.
 
-Checksums reveal damage: files that were cut short, changed or exchanged. They do not protect from somebody who changes
-a file and its checksum.
+Checksums reveal damage: files that were cut short, changed or exchanged. They are no protection from an attacker.
 """
 
 import hashlib

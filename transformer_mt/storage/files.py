@@ -79,9 +79,8 @@ def replacing(path: Path, patience: float = 0.0, durable: bool = False) -> Itera
 
     The file gets a temporary name beside `path`, and is renamed at the end. As with `>` in a shell, if `path` is a
     link, the target of the link is replaced; a pipe, a device or /dev/stdout is written to directly; and a replaced
-    file keeps its access rights. With `durable`, `path` is complete even after a power failure, because the content
-    reaches the disk before the name. Raises UserError if writing fails, or if another process still writes the same
-    file after `patience` seconds.
+    file keeps its access rights. With `durable`, `path` is complete even after a power failure. Raises UserError if
+    writing fails, or if another process still writes the same file after `patience` seconds.
     """
     try:
         if is_stream(path):

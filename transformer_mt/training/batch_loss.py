@@ -21,8 +21,7 @@ from transformer_mt.training.loss import LossSums, label_smoothed, real_features
 Features = Callable[..., Tensor]
 """`Seq2Seq.features`, which takes packed sentences if the model supports them."""
 
-# Compiling takes about a minute, and each micro-batch without it loses some hundredths of a second: after about this
-# many micro-batches, both cost the same.
+# Compiling takes about a minute: as long as this many micro-batches lose without it.
 PATIENCE_CUDA = 1000
 
 

@@ -268,8 +268,7 @@ def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks, copied: bool) -> dict
 class Saver(AbstractContextManager["Saver"]):
     """Saves one checkpoint at a time; on a GPU, a thread writes copies of the tensors while training continues.
 
-    Every rank must call its methods, and gets their errors. On exit, also after an error, it waits until the current
-    checkpoint is written.
+    Every rank must call its methods, and gets their errors. On exit, it waits until the checkpoint is written.
     """
 
     saved: Progress

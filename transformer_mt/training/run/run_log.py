@@ -27,8 +27,7 @@ _LONGEST_SILENCE = 60.0  # seconds of training without a line in a log
 class RunLog(AbstractContextManager["RunLog"]):
     """Logs on the first rank what happens after `progress`. Deletes later records, which are from before a crash.
 
-    Raises TrainingError if TensorBoard is requested but not installed, or if a file cannot be written, for example on
-    a full disk.
+    Raises TrainingError if TensorBoard is requested but not installed, or if a file cannot be written.
     """
 
     def __init__(

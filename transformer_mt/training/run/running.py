@@ -99,8 +99,7 @@ MOST_IN_A_ROW = 10  # then training stops
 class SkippedUpdates:
     """Counts skipped updates and split micro-batches; stops training after `limit` skipped updates in a row.
 
-    An update is skipped, and changes no weight, if its loss or gradient is not finite. `lines_of` describes where
-    pairs are in the text.
+    An update whose loss or gradient is not finite is skipped. `lines_of` describes where pairs are in the text.
     """
 
     def __init__(self, limit: int, lines_of: Callable[[Pairs], str], ranks: Ranks) -> None:

@@ -175,8 +175,7 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
 def _connect(rank: int, timeout: timedelta) -> None:
     """Connect this rank with the others. Raises RankError if torchrun or the others cannot be reached."""
     try:
-        # Not `timeout`, which may be long: if torchrun is killed before this rank has connected to it, nothing else
-        # would end this rank.
+        # Not `timeout`, which may be long: nothing else ends this rank if torchrun is killed before.
         store, _, size = next(rendezvous("env://", timeout=TIMEOUT))
         # NCCL sends tensors on a GPU. Gloo sends those on the host, so that reading them does not wait for a GPU.
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
