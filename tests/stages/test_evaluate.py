@@ -24,7 +24,7 @@ from transformer_mt import evaluate
 from transformer_mt.base.errors import NotFiniteError
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.evaluate import main
-from transformer_mt.evaluation.scores_json import SCHEMA_VERSION, read_scores, score_files, write_scores
+from transformer_mt.evaluation.scores_json import SCHEMA_VERSION, Details, read_scores, score_files, write_scores
 from transformer_mt.evaluation.tuning import tune
 from transformer_mt.preparing.prepared import files_of_test_set
 from transformer_mt.reporting.gathered import Run
@@ -105,7 +105,7 @@ class TestFiles:
     def test_nothing_but_scores_is_written_over(self, tmp_path, files):
         target = tmp_path / "x.json"
         target.write_text("")
-        results = score_files(Path(files[0]), [Path(files[1])])
+        results = score_files(Path(files[0]), [Path(files[1])], "", Details(), None)
         for _ in range(2):
             write_scores(target, results)
         target.write_text('["mine"]')

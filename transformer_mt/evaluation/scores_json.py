@@ -152,15 +152,12 @@ class Details:
     """If not None, also compute COMET with this model. This needs the sources, and uses only the first reference."""
 
 
-ONLY_SCORES = Details()
-
-
 def score_files(
     hypothesis: Path,
     references: Sequence[Path],
-    language: str = "",
-    details: Details = ONLY_SCORES,
-    source: Path | None = None,
+    language: str,
+    details: Details,
+    source: Path | None,
 ) -> Results:
     """Score a file of detokenised translations against files of references, line by line.
 

@@ -3,7 +3,7 @@
 L layers  B sentences  H heads  S source positions  T target positions
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Literal, Protocol, Self, runtime_checkable
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_mt.base.errors import TranslationError, UserError
 from transformer_mt.models.attention import Sight
@@ -91,16 +91,17 @@ def attention_weights(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tenso
 
     Raises TranslationError if there is no attention.
     """
-    record: list[Tensor] = []
     match model:
         case Transformer():
             return _of_transformer(model, source_BS, decoder_input_BT)
         case Convolutional():
-            model.features(source_BS, decoder_input_BT, record)
-            return AttentionWeights.to_source(torch.stack(record))  # of one head each
+            with last_outputs(model.decoder) as cross_LB1TS:
+                model.features(source_BS, decoder_input_BT)
+            return AttentionWeights.to_source(torch.stack(cross_LB1TS))
         case Rnn() if model.attends_to_source():
-            model.features(source_BS, decoder_input_BT, record)
-            return AttentionWeights.to_source(torch.cat(record, dim=2)[None])
+            with last_outputs([model.decoder.context]) as cross_B1TS:  # of all words, or of one after the other
+                model.features(source_BS, decoder_input_BT)
+            return AttentionWeights.to_source(torch.cat(cross_B1TS, dim=2)[None])
         case Ensembled():
             mean_BTS = attention_to_source(model, source_BS, decoder_input_BT, layer=0)
             return AttentionWeights.to_source(mean_BTS[None, :, None])
@@ -117,6 +118,18 @@ def _of_transformer(model: Transformer, source_BS: Tensor, decoder_input_BT: Ten
     with recorded(encoder) as of_encoder, recorded(decoder) as of_decoder, recorded(cross) as to_source:
         model.features(source_BS, decoder_input_BT)
     return AttentionWeights(torch.stack(of_encoder), torch.stack(of_decoder), torch.stack(to_source))
+
+
+@contextmanager
+def last_outputs(modules: Iterable[nn.Module]) -> Iterator[list[Tensor]]:
+    """Record the last of the outputs of these modules, at each call."""
+    outputs: list[Tensor] = []
+    hooks = [each.register_forward_hook(lambda _, __, output: outputs.append(output[-1])) for each in modules]
+    try:
+        yield outputs
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 @contextmanager
