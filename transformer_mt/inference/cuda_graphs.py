@@ -120,8 +120,7 @@ def make_room(model: Seq2Seq, batches: Sequence[tuple[int, int]], width: int) ->
 class CudaCapture:
     """Captures steps, on another stream than the one that replays them.
 
-    The graphs share the memory of their intermediate results. After all of them are deleted, PyTorch does not let new
-    graphs use that memory: they need another CudaCapture.
+    The graphs share memory, which PyTorch does not let new graphs use after all are deleted: make another CudaCapture.
     """
 
     def __init__(self, stream: torch.cuda.Stream) -> None:

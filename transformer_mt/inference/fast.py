@@ -1,7 +1,6 @@
 """Makes the model of a configuration, with its faster forms.
 
-Parts of a model are replaced by class, and functions of training and search by name. A search also has another form of
-the complete Transformer (frozen.py).
+Parts of a model are replaced by class, and functions of training and search by name. Searches also use frozen.py.
 
 N packed tokens  B sentences  S, T positions  D model width  H heads  K width of a head
 """

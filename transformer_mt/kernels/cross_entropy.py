@@ -97,10 +97,7 @@ def fused_softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: 
 def compiled_softmax_and_gradient(
     logits_NV: Tensor, labels_N1: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns what `fused_softmax_and_gradient` returns, by one kernel, which is compiled once for any number of rows.
-
-    In validation, each batch has another number of tokens, and so has each part of a split batch.
-    """
+    """Returns what `fused_softmax_and_gradient` returns, by one kernel, compiled once for any number of rows."""
     for rows in (logits_NV, labels_N1):
         torch._dynamo.maybe_mark_dynamic(rows, 0)
     return _compiled()(logits_NV, labels_N1, smoothing)

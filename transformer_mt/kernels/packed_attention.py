@@ -23,8 +23,7 @@ Attention = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 class Near:
     """Each word of a padded row may see real words at most `window` positions away, and itself.
 
-    Each position sees itself, so that also padding far from any word sees something: a softmax over nothing is NaN, and
-    its gradient would make all other gradients NaN.
+    Each position sees itself, so that padding sees something, too: a softmax over nothing has gradients of NaN.
     """
 
     real_BT: Tensor

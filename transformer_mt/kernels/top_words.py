@@ -66,9 +66,6 @@ def _num_groups(num_words: int) -> int:
 
 @cache
 def _nearest_divisor(number: int, near: float, multiple_of: int = 1) -> int:
-    """The divisor of `number` that is a multiple of `multiple_of` and has the ratio to `near` that is nearest to 1.
-
-    `number` itself if there is no such divisor.
-    """
+    """The divisor of `number` that is a multiple of `multiple_of` and nearest to `near` by ratio; else `number`."""
     divisors = [divisor for divisor in range(multiple_of, number + 1, multiple_of) if number % divisor == 0]
     return min(divisors, key=lambda divisor: abs(math.log(divisor / near)), default=number)

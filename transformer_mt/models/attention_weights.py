@@ -38,7 +38,7 @@ class AttentionWeights:
 
     @classmethod
     def to_source(cls, cross_LBHTS: Tensor) -> Self:
-        """The weights of a model without self-attention, which attends only to the source."""
+        """The weights of a model without self-attention."""
         _, B, _, T, S = cross_LBHTS.shape
         return cls(cross_LBHTS.new_zeros(0, B, 1, S, S), cross_LBHTS.new_zeros(0, B, 1, T, T), cross_LBHTS)
 

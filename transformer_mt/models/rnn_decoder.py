@@ -23,18 +23,14 @@ Cell = Literal["gru", "lstm", "rnn"]
 
 
 class BidirectionalEncoder(nn.Module):
-    """A recurrence from left to right and another from right to left, each of half the width (Schuster and Paliwal
-    1997; Bahdanau et al. 2015, sec. 3.2)."""
+    """Recurrences of half the width from both ends (Schuster and Paliwal 1997; Bahdanau et al. 2015, sec. 3.2)."""
 
     def __init__(self, cell: Cell, num_layers: int, width: int, dropout: float) -> None:
         super().__init__()
         self.cells = _cells(cell, num_layers, width, width // 2, dropout, bidirectional=True)
 
     def forward(self, x_BSD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The states of both directions at each position, BSD, 0 at padding; and the last state of each direction, BD.
-
-        From left to right, the last state is that of the last real word; from right to left, that of the first word.
-        """
+        """The states of both directions at each position, BSD, 0 at padding; and the last of each direction, BD."""
         packed = pack_padded_sequence(x_BSD, lengths_B.cpu(), batch_first=True, enforce_sorted=False)
         with _onednn_if_able():
             packed_states, last = self.cells(packed)

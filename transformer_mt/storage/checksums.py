@@ -48,8 +48,7 @@ def write_sums(directory: Path, sums: Mapping[str, str]) -> None:
 def read_sums(directory: Path) -> dict[str, str]:
     """Return the checksums in SHA256SUMS, by the name of the file.
 
-    Raises OSError if it cannot be read. Raises ValueError, with the number of the line, if a line is not a checksum and
-    the name of a file below the directory, or if a file appears twice.
+    Raises OSError if it cannot be read; ValueError, with the line, if one is of another form or names a file again.
     """
     content = read_regular(directory / SUMS).decode("utf-8", errors="replace")
     sums: dict[str, str] = {}
@@ -145,10 +144,7 @@ def check_model(directory: Path) -> None:
 
 
 def weights_sha256(directory: Path) -> str | None:
-    """Return the SHA-256 of the weights of a model or an export, from its checksums or, if they are missing, computed.
-
-    None if there are no weights.
-    """
+    """Return the SHA-256 of the weights of a model or an export, listed or else computed; None if there are none."""
     name = next((name for name in (MODEL, "model.bin") if (directory / name).is_file()), None)
     if name is None:
         return None

@@ -29,10 +29,7 @@ class OutputParts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Make or reuse the directory, and lock it against other commands. At the end, delete it if it has no parts.
-
-        Raises the DirectoryErrors of `hold`.
-        """
+        """Make or reuse the directory, and lock it, as `hold` does. At the end, delete it if it has no parts."""
         with hold(self.directory, OWNER):
             try:
                 yield
@@ -76,10 +73,7 @@ class OutputParts:
             file.write(_checksum(checked) + b"\n" + checked)
 
     def read(self, number: int, output: BinaryIO | None = None) -> dict[str, Any]:
-        """Return the notes of a part, and append its content to the output if there is one.
-
-        Raises DirectoryError if it is missing, or not as it was written.
-        """
+        """Return the notes of a part, and append its content to the output. Raises DirectoryError if it is damaged."""
         try:
             checksum, _, checked = self.path(number).read_bytes().partition(b"\n")
             if checksum != _checksum(checked):

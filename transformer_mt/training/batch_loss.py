@@ -46,10 +46,7 @@ class CommonShapes:
 
 
 def patience_on(device: Device) -> int:
-    """How often a shape must come before it is compiled; 0 on a CPU.
-
-    Compiled code rounds differently, and a run on a CPU must give the same numbers if it is interrupted and resumed.
-    """
+    """How often a shape must come before it is compiled; 0 on a CPU, where a resumed run must round in the same way."""
     return PATIENCE_CUDA if device.torch_device.type == "cuda" else 0
 
 

@@ -54,8 +54,7 @@ class Tensors:
     def of(cls, learner: Learner, ranks: Ranks = Ranks(), copied: bool = False) -> "Tensors":  # noqa: B008  # frozen
         """Gather the tensors on the first rank. Every rank must call this; the other ranks get no tensors.
 
-        If `copied`, they are copies on the host, so that training can continue. A GPU makes the copies after the work
-        in its queue, and the host does not wait for them.
+        If `copied`, they are copies on the host, so that training can continue; it need not wait for them.
         """
         training = {
             f"optimizer.{key}.{name}": value
@@ -70,10 +69,7 @@ class Tensors:
 
 
 def save(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str, settings: TrainingConfig) -> None:
-    """Save a checkpoint, point the link `best` at the best one, and delete those that are not needed any more.
-
-    Raises CheckpointError or OSError if this fails, for example on a full disk.
-    """
+    """Save a checkpoint, point the link `best` at the best, and `prune`. Raises CheckpointError or OSError."""
     if tensors.copied is not None:
         tensors.copied.synchronize()
     save_checkpoint(run_dir, tensors, progress, tokenizer_digest)

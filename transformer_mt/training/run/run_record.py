@@ -73,8 +73,7 @@ def record_start(
 ) -> None:
     """Append to run.json that training begins, or resumes from this progress, with its command, data and versions.
 
-    Only the first rank does so. If the file cannot be read or written, a warning on standard error says so, and the
-    file stays as it is: training does not depend on it.
+    Only the first rank does so. If the file cannot be read or written, a warning says so, and training continues.
     """
     if not ranks.is_first:
         return

@@ -36,8 +36,7 @@ PATIENCE = 0.1  # seconds between two checks for a signal
 class StopSignal:
     """Remembers the first SIGINT or SIGTERM, so that training can ask for it between updates.
 
-    A second SIGINT raises KeyboardInterrupt. A second SIGTERM does nothing, because a scheduler and a process that it
-    has started often both send one. SIGKILL stops at once, and does no harm.
+    A second SIGINT raises KeyboardInterrupt. A second SIGTERM does nothing, because schedulers often send two.
     """
 
     def __init__(self, ranks: Ranks) -> None:
@@ -210,8 +209,5 @@ class Run:
 
 
 def reads_at_once(device: Device) -> bool:
-    """Whether the host reads the numbers of each update at once.
-
-    A GPU computes what the host has queued. If the host waited for each update's numbers, the queue would become empty.
-    """
+    """Whether the host reads the numbers of each update at once: a GPU's queue would become empty meanwhile."""
     return device.torch_device.type != "cuda"

@@ -167,8 +167,7 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
     finally:
         if may_wait or not torch.cuda.is_available():  # NCCL would wait for ranks that have ended
             dist.destroy_process_group()
-            # Gloo's threads may still have to free the last message, and need the interpreter for it. They get it
-            # during this sleep. If the interpreter were shutting down by then, the process would be aborted.
+            # Gloo's threads may have to free the last message, and would abort an interpreter that is shutting down.
             time.sleep(0.05)
 
 
@@ -201,9 +200,8 @@ def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: to
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     mesh = init_device_mesh(device.type, (ranks.size,))
     sharded = [fully_shard(unit, mesh=mesh) for unit in [*units, model]]
-    # The backward pass gathers the previous unit in advance. It must know which one that is: FSDP would infer it from
-    # all forward passes since the last backward pass. These include the passes of a validation, and ranks may have made
-    # unequal numbers of those. Then they would wait for each other for ever.
+    # The backward pass gathers the previous unit in advance. FSDP would infer it from all forward passes since the last
+    # backward pass, including those of a validation. Ranks may make unequal numbers of these, and would wait for ever.
     for former, unit in zip([sharded[0], *sharded], sharded, strict=False):
         unit.set_modules_to_backward_prefetch([former])
         # The sum of the ranks' gradients, as without sharding; FSDP's default is their mean.
