@@ -147,11 +147,10 @@ class Search:
 def completed(
     begin: Callable[[Sequence[int]], list[Any]], batches: Sequence[Sequence[int]], workers: int
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Yield (number of the batch, its results) for each batch when it is done.
+    """Yield (number of the batch, its results) for each batch when it is done; `begin` returns asynchronous results.
 
-    `begin` gives CTranslate2 a batch, and returns its asynchronous results. At most two batches for each worker are
-    in progress, because CTranslate2 cannot cancel one. This function checks and sleeps by turns, so that Python can
-    handle Ctrl-C, which it cannot do while it waits for a result inside CTranslate2.
+    At most two batches for each worker are in progress, because CTranslate2 cannot cancel one. This function checks and
+    sleeps by turns, because Python cannot handle Ctrl-C while it waits inside CTranslate2.
     """
     begun: dict[int, list[Any]] = {}
     num_begun, since = 0, time.monotonic()

@@ -87,10 +87,7 @@ class Engine(ABC):
             yield
 
     def close(self) -> None:
-        """Wait until no other thread uses the engine, then end its processes and threads. It may be called twice.
-
-        In a forked process, it does nothing.
-        """
+        """Wait until no other thread uses the engine, then end its processes and threads (not in a fork)."""
         if os.getpid() == self._process_id:
             with self._lock:
                 self._is_closed = True

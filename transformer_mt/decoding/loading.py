@@ -111,10 +111,7 @@ class ModelOfText(ABC):
 
 
 def load_model(model_dirs: ModelDirs, options: EngineOptions) -> LoadedModel:
-    """Load what `average` wrote, or for the engine ctranslate2 what `export` wrote.
-
-    Raises a UserError that names the damaged file, the models with different vocabularies, or the unsupported option.
-    """
+    """`ModelOfText.load`. Raises a UserError, which names the file, model or option that is wrong."""
     directories = [Path(path) for path in ([model_dirs] if isinstance(model_dirs, str | Path) else model_dirs)]
     if not directories:
         raise TranslationError("no model directory is given: give one, or several with the same vocabulary")

@@ -37,8 +37,7 @@ class Scorer(ModelOfText):
 
     >>> Scorer.load("runs/demo_en_de/model").score(["The child is sleeping."], ["Das Kind schläft."])[0].log_prob
 
-    `score` uses the pieces that the tokenizer makes of a text. A search may have written the same text in other pieces,
-    with another probability: to get this probability, pass `Translation.pieces` to `score_pieces`.
+    `score` uses the pieces that the tokenizer makes of a text; for those that a search wrote, see `score_pieces`.
     """
 
     @classmethod
@@ -63,7 +62,7 @@ class Scorer(ModelOfText):
     def score_pieces(
         self, sources: Sequence[str], targets: Sequence[Sequence[str]], *, line_numbers: Sequence[int] | None = None
     ) -> list[PairScore]:
-        """The same for targets in pieces, without an end of sentence.
+        """The same for targets in pieces, such as `Translation.pieces`, without an end of sentence.
 
         Raises TokenizerError, which names the line, for a piece that the tokenizer does not have.
         """

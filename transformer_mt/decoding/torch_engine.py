@@ -91,10 +91,7 @@ class TorchEngine(Engine):
 
     @cached_property
     def searched(self) -> Seq2Seq:
-        """The model in its form for search: frozen, on a GPU with CUDA graphs.
-
-        Raises TranslationError if it has no such form in this precision.
-        """
+        """The model in its form for search. Raises TranslationError if it has none in this precision."""
         if self.plain:
             return self.model
         model, device = frozen(self.model, self.matmul), self.device.torch_device
@@ -176,13 +173,9 @@ class TorchEngine(Engine):
         self, model: Seq2Seq, batch: Sequence[Sentence], decoding: DecodingConfig, scores: bool
     ) -> list[list[Hypothesis]]:
         source_BS = _pad([sentence.source for sentence in batch]).to(self.device.torch_device)
-        constraints = Constraints(
-            [sentence.max_length(decoding.max_extra_length, self.max_positions) for sentence in batch],
-            [sentence.prefix for sentence in batch],
-            decoding.no_repeat_ngram,
-            decoding.min_length,
-            self.utf8,
-        )
+        limits = [sentence.max_length(decoding.max_extra_length, self.max_positions) for sentence in batch]
+        prefixes = [sentence.prefix for sentence in batch]
+        constraints = Constraints(limits, prefixes, decoding.no_repeat_ngram, decoding.min_length, self.utf8)
         if decoding.sampling:
             return sample(model, source_BS, [sentence.number for sentence in batch], constraints, decoding)
         if decoding.beam_size == 1:

@@ -88,9 +88,8 @@ class PairAttention:
     """The attention weights between the pieces of a sentence and of its translation, by layer and head.
 
     L layers, the lowest first; H heads; S source pieces; T target pieces. Each row (the last axis) sums to 1, or with
-    model.local_attention=predictive to less. A recurrent or a convolutional model has no self-attention: there
-    encoder_LHSS and decoder_LHTT have no layers, and H is 1. An ensemble gives the mean of its models' attention to the
-    source in the last layer but one, as one layer of one head.
+    model.local_attention=predictive to less. Recurrent and convolutional models have no self-attention (L is 0 there),
+    and one head. An ensemble gives its models' mean attention to the source in the last layer but one, as one head.
     """
 
     text: str

@@ -79,10 +79,7 @@ class Translator(ModelOfText):
         beam_size: int | None = None,
         length_penalty: float | None = None,
     ) -> list[str]:
-        """The best translation of each line, in order. A blank line has an empty translation.
-
-        Arguments and errors are those of `translations`.
-        """
+        """The best translation of each line, in order; empty for a blank line. See `translations`."""
         found = self.translations(lines, decoding, beam_size=beam_size, length_penalty=length_penalty, scores=False)
         return [translations[0].text for translations in found]
 

@@ -26,9 +26,8 @@ class Comet:
     def __init__(self, path: Path, device: str = "auto") -> None:
         """`path` is a checkpoint, or the directory of a model, with checkpoints/model.ckpt and hparams.yaml.
 
-        COMET runs on a GPU if there is one, unless `device` is cpu. The model is loaded when it is first used.
-
-        Raises EvaluationError if a file of the model is missing, or if the package is not installed.
+        COMET runs on a GPU if there is one, unless `device` is cpu. The model is loaded when it is first used. Raises
+        EvaluationError if a file of the model is missing, or if the package is not installed.
         """
         self.path, self.device = path, device
         self.checkpoint = path / "checkpoints" / "model.ckpt" if path.is_dir() else path

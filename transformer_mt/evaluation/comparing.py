@@ -23,7 +23,7 @@ from transformer_mt.evaluation.evaluated_texts import (
     read_test_sets,
     results_dir,
 )
-from transformer_mt.evaluation.metrics import METRICS, MetricName, check_aligned, check_words, metrics_of
+from transformer_mt.evaluation.metrics import ALL_METRICS, METRICS, MetricName, check_aligned, check_words
 from transformer_mt.evaluation.scores_json import TestSetScores, checksums_of, read_scores
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
@@ -85,7 +85,7 @@ def compare(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> list
     texts = [*(lines for _, lines in test.systems), *test.references]
     check_aligned(texts, names)
     check_words(texts, names)
-    measures = metrics_of(metrics, test.target_language)
+    measures = {name: ALL_METRICS[name](test.target_language) for name in metrics}
     # sacreBLEU keeps this order of the systems; the first is its baseline.
     found: dict[str, tuple[Any, Any]]
     found = {kind: PairedTest([*test.systems], measures, test.references, kind)() for kind in TESTS}

@@ -153,11 +153,7 @@ class Details:
 
 
 def score_files(
-    hypothesis: Path,
-    references: Sequence[Path],
-    language: str,
-    details: Details,
-    source: Path | None,
+    hypothesis: Path, references: Sequence[Path], language: str, details: Details, source: Path | None
 ) -> Results:
     """Score a file of detokenised translations against files of references, line by line.
 
@@ -182,14 +178,17 @@ def score_lines(
 ) -> dict[str, Any]:
     """Score these lines against their references. Returns fields of `TestSetScores`.
 
-    Prints a warning if a text looks as if it would give wrong scores. `names` are the names of the hypotheses and of
-    each set of references in errors and warnings. For `languages` and `rarest`, see `analyse`.
+    Prints a warning about each text that looks tokenised, lower-cased, or of another language; `names` are the names of
+    the texts in warnings. For `languages` and `rarest`, see `analyse`.
     """
     confidence, metrics, language = details.confidence, details.metrics, languages[1]
     scores = score_corpus(hypotheses, references, language, names, confidence=confidence, metrics=metrics)
     if details.comet is not None and sources is not None:
         scores["COMET"] = details.comet.score(sources, hypotheses, references[0])
-    _warn(hypotheses, references, language, names)
+    warnings = [tokenised_warning(name, lines) for name, lines in zip(names, [hypotheses, *references], strict=True)]
+    warnings += case_warning(names, hypotheses, references[0]), language_warning(names[1], references[0], language)
+    for warning in filter(None, warnings):
+        print(f"warning: {warning}", file=sys.stderr)
     result = {
         "num_lines": len(hypotheses),
         "scores": scores,
@@ -198,14 +197,6 @@ def score_lines(
     if details.analyse and sources is not None:
         result["analysis"] = analyse(sources, hypotheses, references[0], languages, rarest)
     return result
-
-
-def _warn(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str, names: Sequence[str]) -> None:
-    """Print a warning about each text that looks tokenised, lower-cased, or of another language."""
-    found = [tokenised_warning(name, lines) for name, lines in zip(names, [hypotheses, *references], strict=True)]
-    found += case_warning(names, hypotheses, references[0]), language_warning(names[1], references[0], language)
-    for warning in filter(None, found):
-        print(f"warning: {warning}", file=sys.stderr)
 
 
 def checksums_of(

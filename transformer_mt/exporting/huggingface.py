@@ -65,13 +65,9 @@ def marian_weights(trained: Trained) -> dict[str, Array]:
 
 
 def _embeddings(trained: Trained) -> dict[str, Array]:
-    match trained.model.tied_embeddings:
-        case "all":
-            return {"model.shared.weight": trained.target_embedding_VD}
-        case "target":
-            output = {}
-        case "none":
-            output = {"lm_head.weight": trained.output_VD}
+    if trained.model.tied_embeddings == "all":
+        return {"model.shared.weight": trained.target_embedding_VD}
+    output = {"lm_head.weight": trained.output_VD} if trained.model.tied_embeddings == "none" else {}
     return output | {
         "model.encoder.embed_tokens.weight": trained.source_embedding_VD,
         "model.decoder.embed_tokens.weight": trained.target_embedding_VD,

@@ -63,10 +63,7 @@ def equal_chunks(num_rows: int, most: int) -> int:
 
 
 def softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns log sum_j exp z_j and z_y, both N1, and softmax(z) - (1 - eps) e_y, NV, all computed in fp32.
-
-    Overwrites the logits.
-    """
+    """Returns log sum_j exp z_j and z_y, N1, and softmax(z) - (1 - eps) e_y, NV, in fp32. Overwrites the logits."""
     gradient_type, logits_NV = logits_NV.dtype, logits_NV.float()
     label_logit_N1 = logits_NV.gather(1, labels_N1)
     top_logit_N1 = logits_NV.amax(dim=-1, keepdim=True)

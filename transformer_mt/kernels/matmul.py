@@ -138,8 +138,7 @@ def most_of_weights() -> int:
     """The largest weight in int8, for this processor.
 
     x86 without VNNI multiplies unsigned inputs by signed weights two at a time, and clips the sum of the two products
-    to 16 bits. FBGEMM does not use VNNI of 256 bits. A user who makes PyTorch compute as on AVX2 (ATEN_CPU_CAPABILITY)
-    may have set the same for oneDNN (ONEDNN_MAX_CPU_ISA), which then does not use VNNI either.
+    to 16 bits. FBGEMM does not use VNNI of 256 bits, nor does oneDNN if it is told to compute as on AVX2.
     """
     has_vnni = torch.cpu.get_capabilities().get("avx512_vnni") and torch.backends.cpu.get_cpu_capability() != "AVX2"
     return INT8_MOST_OF_PAIRS if platform.machine() in X86 and not has_vnni else INT8_MOST
@@ -187,10 +186,7 @@ def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, r
 
 
 def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> LinearMap:
-    """Equals F.linear(x, weight, bias) up to rounding to int8: by oneDNN for large results, else by FBGEMM.
-
-    A call of FBGEMM begins in half of oneDNN's time.
-    """
+    """Equals F.linear(x, weight, bias) up to rounding to int8: by oneDNN for large results, else by FBGEMM."""
     scale_F = (weight_FD.abs().amax(dim=1) / most_of_weights()).clamp_min(LEAST_SCALE).double()
     zero_F = torch.zeros(len(weight_FD), dtype=torch.long)
     with warnings.catch_warnings():

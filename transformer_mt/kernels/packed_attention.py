@@ -87,9 +87,8 @@ class Segments:
     """
 
     query_offsets: Tensor
-    """int32 [segments + 1]."""
     key_offsets: Tensor
-    """int32 [segments + 1]."""
+    """Both int32 [segments + 1]."""
     max_queries: int
     """The most queries of a segment, or an upper bound; with a constant one, a compiled graph serves all batches."""
     max_keys: int

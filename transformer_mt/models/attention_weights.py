@@ -87,10 +87,7 @@ def attention_to_source(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Ten
 
 
 def attention_weights(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
-    """The weights of every attention; for an ensemble, its models' mean attention to the source.
-
-    Raises TranslationError if there is no attention.
-    """
+    """The weights of every attention; of an ensemble, the mean to the source. Raises TranslationError if none."""
     match model:
         case Transformer():
             return _of_transformer(model, source_BS, decoder_input_BT)

@@ -28,10 +28,7 @@ class Side:
 
 
 def heat_maps_of(maps_MTS: FloatArray, titles: Sequence[str], across: int, rows: Side, columns: Side) -> "Figure":
-    """Draw the maps in a grid with `across` columns, and a bar that explains the colours.
-
-    White is 0, and the darkest blue is 1.
-    """
+    """Draw the maps in a grid with `across` columns, from white for 0 to the darkest blue for 1."""
     M, T, S = maps_MTS.shape
     rows, columns = (Side(side.name, shown(side.pieces)) for side in (rows, columns))
     down = -(-M // across)

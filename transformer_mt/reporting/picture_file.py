@@ -95,10 +95,7 @@ def write_numbers(path: Path, picture: str, numbers: Numbers) -> None:
 
 @contextmanager
 def own_style(text: str = "", salt: str = "the same names in the same picture") -> Iterator[None]:
-    """Make matplotlib ignore the user's matplotlibrc, and use fonts that have the characters of `text`.
-
-    `salt` goes into the ids of an SVG.
-    """
+    """Ignore the user's matplotlibrc, and use fonts with the letters of `text`. `salt` goes into the ids of an SVG."""
     import matplotlib
 
     with matplotlib.rc_context():

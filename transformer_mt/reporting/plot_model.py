@@ -50,10 +50,7 @@ def _positions(arguments: argparse.Namespace) -> Picture:
 
 
 def learned_positions(model_dir: Path) -> FloatArray:
-    """Return the table TD of learned positions; that of the source if source and target have different tables.
-
-    Raises UserError if the model has no such table.
-    """
+    """Return the table TD of learned positions (of the source, if there are two). Raises UserError if there is none."""
     check_files(model_dir, "torch")
     weights = read_tensors(model_dir / MODEL)
     names = sorted(name for name in weights if name.endswith("positions.table_TD"))  # source_positions come first

@@ -36,10 +36,7 @@ class NotRegularError(OSError):
 
 
 def open_regular(path: Path) -> FileIO:
-    """Open a file to read its bytes.
-
-    Raises NotRegularError, and does not wait, if it is not a regular file. Raises OSError if it cannot be opened.
-    """
+    """Open a file to read its bytes. Raises OSError; NotRegularError, without waiting, if it is a pipe or the like."""
     if path.exists() and not path.is_file():
         raise NotRegularError(path)
     return FileIO(path)
@@ -219,10 +216,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """Return the values in a JSON text. Raises the ValueErrors of `read_json`.
-
-    NaN and Infinity are not JSON, and a number such as 1e999 does not fit into a float.
-    """
+    """Return the values in a JSON text. Raises the ValueErrors of `read_json`, also for NaN, Infinity and 1e999."""
     try:
         return json.loads(text, parse_constant=_reject, parse_float=_float, parse_int=_int)
     except RecursionError:

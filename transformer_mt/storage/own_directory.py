@@ -51,8 +51,7 @@ def check_own(directory: Path, owner: Owner, inside: Path | None = None) -> None
 def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: float = 0.0) -> Iterator[None]:
     """Make a directory, or reuse one that the owner made, and lock it so that no other process writes to it.
 
-    For `inside` see `check_own`. Raises DirectoryError if the directory contains something that is not the owner's, or
-    if another process still has it locked after `patience` seconds.
+    Raises DirectoryError as `check_own` does, or if another process still has it locked after `patience` seconds.
     """
     check_own(directory, owner, inside)
     with ExitStack() as stack:

@@ -113,8 +113,7 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
 def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer_digest: str) -> None:
     """Load the weights of another run's model directory or checkpoint.
 
-    `settings` are those of the model. Raises CheckpointError if the weights belong to another tokenizer, if they would
-    mean something else or have another shape in this model, or if they are damaged.
+    `settings` are those of the model. Raises CheckpointError if the weights are damaged or do not fit this model.
     """
     is_checkpoint = (path / STATE).is_file()
     if is_checkpoint and (found := damage(path)):

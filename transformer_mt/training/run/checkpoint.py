@@ -261,29 +261,25 @@ def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks, copied: bool) -> dict
     return found
 
 
+@dataclass
 class Saver(AbstractContextManager["Saver"]):
     """Saves one checkpoint at a time; on a GPU, a thread writes copies of the tensors while training continues.
 
     Every rank must call its methods, and gets their errors. On exit, it waits until the checkpoint is written.
     """
 
+    run_dir: Path
+    learner: Learner
+    tokenizer_digest: str
+    settings: TrainingConfig
     saved: Progress
     """The progress in the newest checkpoint; before the first, the progress at the start."""
+    ranks: Ranks
 
-    def __init__(
-        self,
-        run_dir: Path,
-        learner: Learner,
-        tokenizer_digest: str,
-        settings: TrainingConfig,
-        progress: Progress,
-        ranks: Ranks,
-    ) -> None:
-        self.run_dir, self.settings, self.ranks, self.device = run_dir, settings, ranks, learner.device
-        self._learner, self._digest, self.saved = learner, tokenizer_digest, progress
+    def __post_init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._written: Future[None] | None = None
-        self._saving = progress
+        self._saving = self.saved
 
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown()
@@ -296,9 +292,9 @@ class Saver(AbstractContextManager["Saver"]):
 
         Raises UserError or OSError if it cannot be written before the return.
         """
-        in_thread = writes_beside(self.device) and not at_once
-        tensors = Tensors.of(self._learner, self.ranks, copied=in_thread)
-        write = partial(save, self.run_dir, tensors, progress, self._digest, self.settings)
+        in_thread = writes_beside(self.learner.device) and not at_once
+        tensors = Tensors.of(self.learner, self.ranks, copied=in_thread)
+        write = partial(save, self.run_dir, tensors, progress, self.tokenizer_digest, self.settings)
         self._saving = progress
         if not in_thread:
             self._check(write)

@@ -125,16 +125,13 @@ class SkippedUpdates:
 
 
 class Run:
-    """A run that starts from the progress that `saver` has saved. A context: at its end, everything is written.
-
-    `lines_of` describes where pairs are in the text.
-    """
+    """A run that starts from what `saver` has saved. `lines_of` describes where pairs are in the text."""
 
     def __init__(self, saver: Saver, lines_of: Callable[[Pairs], str]) -> None:
-        self._saver, self._settings, self._device = saver, saver.settings, saver.device
+        self._saver, self._settings, self._device = saver, saver.settings, saver.learner.device
         self._ranks = ranks = saver.ranks
         self._stop = StopSignal(ranks)
-        self._log = RunLog(saver.run_dir, saver.settings, saver.saved, ranks, saver.device.torch_device)
+        self._log = RunLog(saver.run_dir, saver.settings, saver.saved, ranks, self._device.torch_device)
         self._unread = list[tuple[Progress, Update]]()
         self._skipped = SkippedUpdates(MOST_IN_A_ROW, lines_of, ranks)
         self._began = 0.0  # when this update began
