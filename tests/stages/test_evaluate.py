@@ -30,7 +30,7 @@ from transformer_mt.preparing.prepared import files_of_test_set
 from transformer_mt.reporting.gathered import Run
 from transformer_mt.reporting.gathered_texts import gather_tests
 from transformer_mt.settings.reading import dump_config, load_config
-from transformer_mt.storage.checksums import sums_of, write_sums
+from transformer_mt.storage.checksums import write_sums
 from transformer_mt.storage.files import own_name
 from transformer_mt.terminal import cli
 
@@ -258,7 +258,7 @@ def trained(tmp_path, monkeypatch):
     write(tmp_path / "data/test/news.target.txt", REFERENCES)
     write(tmp_path / "data/test/talks.target.txt", OTHERS)
     data, names = tmp_path / "data", [file for name in ("news", "talks") for file in files_of_test_set(name)]
-    write_sums(data, sums_of(data, names))
+    write_sums(data, names)
     return model.parent
 
 
@@ -373,7 +373,7 @@ class TestModel:
         write(tmp_path / "data/valid.source.txt", ["dog", "house"])
         write(tmp_path / "data/valid.target.txt", HYPOTHESES[:2])
         names = [*files_of_test_set("news"), *files_of_test_set("talks"), "valid.source.txt", "valid.target.txt"]
-        write_sums(tmp_path / "data", sums_of(tmp_path / "data", names))
+        write_sums(tmp_path / "data", names)
         good = Dictionary.translations
 
         def bad_unless_9(self, lines, decoding, scores, progress):
@@ -396,7 +396,7 @@ class TestModel:
         write(tmp_path / "data/valid.source.txt", ["dog"])
         write(tmp_path / "data/valid.target.txt", HYPOTHESES[:1])
         names = [*files_of_test_set("news"), *files_of_test_set("talks"), "valid.source.txt", "valid.target.txt"]
-        write_sums(tmp_path / "data", sums_of(tmp_path / "data", names))
+        write_sums(tmp_path / "data", names)
         in_chinese(trained, "corpus.valid={path: v, target_language: zh}")
         languages = []
 
@@ -575,7 +575,7 @@ class TestCompare:
     def test_runs_with_other_references_or_without_translations_are_refused(self, two, trained, tmp_path, capsys):
         shutil.copytree(tmp_path / "data", tmp_path / "others")
         write(tmp_path / "others/test/news.target.txt", [*REFERENCES[:2], "Er kommt."])
-        write_sums(tmp_path / "others", sums_of(tmp_path / "others", files_of_test_set("news")))
+        write_sums(tmp_path / "others", files_of_test_set("news"))
         config = tmp_path / "runs/y/model/config.yaml"
         config.write_text(config.read_text().replace("data_dir: data", "data_dir: others"))
         assert cli.run(main, ["--compare", *two, "--test", "news"]) == 2

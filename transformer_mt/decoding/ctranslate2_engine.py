@@ -292,11 +292,10 @@ class CTranslate2Engine(Engine):
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         together = list(batches([len(target) for _, target in pairs], SCORED_TOGETHER))
-        scores: list[list[float]] = [[] for _ in pairs]
+        scores: dict[int, list[float]] = {}
         for batch, results in completed(partial(self._begin_scoring, pairs), together, self.workers):
-            for number, result in zip(together[batch], results, strict=True):
-                scores[number] = result.log_probs
-        return scores
+            scores |= zip(together[batch], [result.log_probs for result in results], strict=True)
+        return [scores[number] for number in range(len(pairs))]
 
     def _end(self) -> None:
         self.translator = None

@@ -109,11 +109,10 @@ class Engine(ABC):
         self, sentences: Sequence[Sentence], decoding: DecodingConfig, wanted: Wanted = WITH_SCORES
     ) -> list[list[Hypothesis]]:
         """The hypotheses that `translate_unordered` yields, in the order of the sentences."""
-        found: list[list[Hypothesis]] = [[] for _ in sentences]
+        found: dict[int, list[Hypothesis]] = {}
         for numbers, hypotheses_of in self.translate_unordered(sentences, decoding, wanted):
-            for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
-                found[number] = hypotheses
-        return found
+            found |= zip(numbers, hypotheses_of, strict=True)
+        return [found[number] for number in range(len(sentences))]
 
     @abstractmethod
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:

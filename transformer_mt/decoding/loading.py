@@ -161,8 +161,8 @@ def _load_torch_engine(
 ) -> Engine:
     # Imported here because they import PyTorch, which takes longer than translating a page.
     from transformer_mt.decoding.torch_engine import TorchEngine
-    from transformer_mt.inference.ensemble import Ensemble
     from transformer_mt.kernels.device import choose_device
+    from transformer_mt.models.ensemble import Ensemble
 
     pairs = zip(directories, configs, strict=True)
     models = [_load_torch_model(directory, config, tokenizer, options.plain) for directory, config in pairs]

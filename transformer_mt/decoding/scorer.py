@@ -52,8 +52,7 @@ class Scorer(ModelOfText):
         A blank source or target is scored as a sentence that is only EOS. A pair of two blanks scores 0, as a
         translated blank line does. Errors and warnings use the numbers in `line_numbers`, or else count from 1.
         Raises TypeError unless both arguments are lists of texts; ValueError if their lengths differ; TranslationError
-        if a text has more pieces than the model has positions; NotFiniteError for the first pair for which the model
-        computes a log-probability that is not finite.
+        if a text has more pieces than the model has positions; NotFiniteError for the first score that is not finite.
         """
         check_texts("targets", targets)
         numbers = line_numbers or range(1, len(targets) + 1)

@@ -29,7 +29,7 @@ from transformer_mt.decoding.engine import (
 )
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.sampling import greedy, sample
-from transformer_mt.decoding.search import beam_search
+from transformer_mt.decoding.search import BY_SCORE, beam_search
 from transformer_mt.inference.cuda_graphs import CudaCapture, make_room, with_cuda_graphs
 from transformer_mt.inference.frozen import frozen
 from transformer_mt.kernels.device import Device
@@ -128,11 +128,10 @@ class TorchEngine(Engine):
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         lengths = [max(len(source), len(target)) for source, target in pairs]
         together = _even_batches(lengths, SCORED_TOGETHER, self.scorers.number)
-        scores: list[list[float]] = [[] for _ in pairs]
+        scores: dict[int, list[float]] = {}
         for batch, log_probs_of in self.scorers.map_unordered([[pairs[number] for number in b] for b in together]):
-            for pair, log_probs in zip(together[batch], log_probs_of, strict=True):
-                scores[pair] = log_probs
-        return scores
+            scores |= zip(together[batch], log_probs_of, strict=True)
+        return [scores[number] for number in range(len(pairs))]
 
     def attention(self, source: list[int], target: list[int]) -> tuple[FloatArray, FloatArray, FloatArray]:
         source_1S, decoder_input_1T, _ = self._forced([(source, target)])
@@ -201,14 +200,10 @@ class TorchEngine(Engine):
             attention_TS[: len(tokens), : len(source)]
             for attention_TS, (source, tokens) in zip(attention_NTS.cpu(), pairs, strict=True)
         )
-        return [
-            sorted(
-                (_with_penalty(hypothesis, next(attentions), decoding, alignment) for hypothesis in hypotheses),
-                key=lambda hypothesis: hypothesis.score,
-                reverse=True,
-            )
-            for hypotheses in found
-        ]
+        for hypotheses in found:
+            hypotheses[:] = [_with_penalty(each, next(attentions), decoding, alignment) for each in hypotheses]
+            hypotheses.sort(key=BY_SCORE, reverse=True)
+        return found
 
     def _forced(self, pairs: Sequence[tuple[list[int], list[int]]]) -> tuple[Tensor, Tensor, Tensor]:
         """The inputs and outputs of forced decoding, padded: sources BS, decoder inputs BT and targets BT."""

@@ -113,8 +113,7 @@ def attention_of_pair(
 ) -> PairAttention:
     """The weights for a given target, or without one for the best translation of the source.
 
-    Raises TranslationError if a text is blank or too long, or if the engine or the model has no attention;
-    NotFiniteError if the model computes numbers that are not finite.
+    Raises TranslationError for a text that is blank or too long, and if there is no attention; NotFiniteError.
     """
     source_ids = _checked(tokenizer.encode_source([source])[0], "source", engine)
     if target is None:

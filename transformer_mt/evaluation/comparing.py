@@ -4,7 +4,6 @@ sacreBLEU computes both tests, which compare every system with the first one, th
 resampling (Koehn 2004) and paired approximate randomisation (Riezler and Maxwell 2005).
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,7 +27,7 @@ from transformer_mt.evaluation.scores_json import TestSetScores, checksums_of, r
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import weights_sha256
-from transformer_mt.storage.files import read_json, write_whole
+from transformer_mt.storage.files import read_json, write_json
 
 LEVEL = 0.05  # a difference is significant if chance alone causes one as large in fewer than 5 of 100 cases
 TESTS = {"bs": "paired bootstrap", "ar": "paired approximate randomisation"}
@@ -253,7 +252,7 @@ def text_of(found: dict[str, Any]) -> str:
 def write_comparison(path: Path, comparisons: Sequence[dict[str, Any]]) -> None:
     """Write comparisons as JSON. Raises EvaluationError if the file exists and is not a comparison."""
     check_comparison_file(path)
-    write_whole(path, json.dumps(comparisons, indent=2, ensure_ascii=False) + "\n")
+    write_json(path, comparisons)
 
 
 def check_comparison_file(path: Path) -> None:

@@ -1,7 +1,6 @@
 """Scores lines of text, prints the scores, and writes and reads scores.json."""
 
 import hashlib
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from transformer_mt.evaluation.metrics import (
 )
 from transformer_mt.evaluation.tuning import Tuning
 from transformer_mt.settings.search_settings import DecodingConfig
-from transformer_mt.storage.files import read_json, write_whole
+from transformer_mt.storage.files import read_json, write_json
 from transformer_mt.storage.records import versions
 
 SCHEMA_VERSION: Literal[4] = 4
@@ -131,8 +130,7 @@ def write_scores(path: Path, scores: Mapping[str, TestSetScores]) -> None:
     if not path.parent.exists():
         path.parent.mkdir(parents=True)
     file = ScoreFile(schema_version=SCHEMA_VERSION, test_sets=dict(scores))
-    content = file.model_dump(mode="json", exclude_unset=True)
-    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_json(path, file.model_dump(mode="json", exclude_unset=True))
 
 
 # The key is the name of the test set or file.

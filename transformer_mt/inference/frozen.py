@@ -17,7 +17,6 @@ from torch.nn import functional as F
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import PAD
-from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.fast import FASTER_FUNCTIONS
 from transformer_mt.inference.frozen_state import (
     MOST_POSITIONS,
@@ -29,6 +28,7 @@ from transformer_mt.inference.frozen_state import (
     with_zeros,
 )
 from transformer_mt.kernels.matmul import Matmul, best_matmul
+from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
 from transformer_mt.models.variants import ACTIVATIONS, VariedFeedForward

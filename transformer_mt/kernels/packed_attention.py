@@ -106,8 +106,7 @@ class Segments:
 def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)) V (eq. 1) of sentences that are packed end to end, each separately; NHK.
 
-    CUDA computes nothing across segments: it uses tiles of 32 words if all segments are short, otherwise FlashAttention
-    (only for fp16 and bf16). Elsewhere it is the plain formula.
+    CUDA uses tiles of 32 words if all segments are short, else FlashAttention (only fp16 and bf16); CPUs the formula.
     """
     if query_NHK.is_cuda:
         if not are_short(segments, query_NHK.shape[-1]):

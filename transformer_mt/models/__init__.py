@@ -8,6 +8,7 @@ Other rooms use:
     attention: Sight
     attention_weights: attends_to_source, Attention, attention_to_source, attention_weights, FloatArray, index_of
     convolutional: Convolutional
+    ensemble: Ensemble
     interface: DecoderState, Seq2Seq
     layouts: Packed, Sentences, unpadded, whole_mask
     multi_head: Memory, MultiHeadAttention

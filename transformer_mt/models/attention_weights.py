@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformer_mt.base.errors import TranslationError, UserError
 from transformer_mt.models.attention import Sight
 from transformer_mt.models.convolutional import Convolutional
+from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layouts import whole_mask
 from transformer_mt.models.multi_head import MultiHeadAttention
@@ -60,16 +61,9 @@ def index_of(attention: Attention, layer: int, num_layers: int) -> int:
     return layer - 1 if layer else max(0, num_layers - 2)
 
 
-@runtime_checkable
-class Ensembled(Protocol):
-    """Several models that translate together."""
-
-    def members(self) -> list[Seq2Seq]: ...
-
-
 def attends_to_source(model: Seq2Seq) -> bool:
     """Whether the model attends to the source. If not, `attention_weights` raises TranslationError."""
-    models = model.members() if isinstance(model, Ensembled) else [model]
+    models = model.members() if isinstance(model, Ensemble) else [model]
     return all(not isinstance(each, Rnn) or each.attends_to_source() for each in models)
 
 
@@ -79,7 +73,7 @@ def attention_to_source(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Ten
     Rows sum to one, or to less with predictive local attention. `layer` is a decoder layer: 1 is the lowest, 0 the last
     but one (Garg et al. 2019) or the only one. Raises TranslationError, and UserError if there is no such layer.
     """
-    if isinstance(model, Ensembled):
+    if isinstance(model, Ensemble):
         of_models = [attention_to_source(each, source_BS, decoder_input_BT, layer) for each in model.members()]
         return torch.stack(of_models).mean(dim=0)
     cross_LBHTS = attention_weights(model, source_BS, decoder_input_BT).cross_LBHTS
@@ -99,7 +93,7 @@ def attention_weights(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tenso
             with last_outputs([model.decoder.context]) as cross_B1TS:  # of all words, or of one after the other
                 model.features(source_BS, decoder_input_BT)
             return AttentionWeights.to_source(torch.cat(cross_B1TS, dim=2)[None])
-        case Ensembled():
+        case Ensemble():
             mean_BTS = attention_to_source(model, source_BS, decoder_input_BT, layer=0)
             return AttentionWeights.to_source(mean_BTS[None, :, None])
     raise TranslationError(

@@ -75,8 +75,7 @@ def arcs_of(
 ) -> "Figure":
     """Draw lines from words[word], on the left, to the words on the right: wider and darker for a larger weight.
 
-    Each row of the weights has a colour and a name. If there are several rows, a legend shows the names. A weight of 1
-    has the same width and colour in every picture.
+    Each row of the weights has a colour; a legend names several. A weight of 1 looks the same in every picture.
     """
     left, right = shown(words), shown(seen)
     longest = max(len(left), len(right))

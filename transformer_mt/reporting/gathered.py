@@ -87,7 +87,6 @@ class Sample:
     source: str
     reference: str
     translations: dict[str, str]
-    """The translation of each run."""
     note: str = ""
 
 
@@ -121,8 +120,7 @@ Form = TypeVar("Form")
 
 
 def open_runs(paths: Sequence[Path], notes: Notes) -> list[Run]:
-    """Open each directory. Raises CheckpointError if it is neither a run nor a model, or is given twice;
-    ConfigError if its configuration cannot be read."""
+    """Open each directory. Raises CheckpointError if it is no run or model, or is given twice; ConfigError."""
     seen: dict[Path, Path] = {}
     for path in paths:
         if (real := path.resolve()) in seen:

@@ -35,13 +35,12 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sums_of(directory: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return the checksum of each of these files, by its name. Raises OSError if one cannot be read."""
-    return {name: sha256(directory / name) for name in names}
+def write_sums(directory: Path, names: Iterable[str], others: Mapping[str, str] = {}) -> None:
+    """Write SHA256SUMS of these files, and of `others`, whose checksums are known, in one step.
 
-
-def write_sums(directory: Path, sums: Mapping[str, str]) -> None:
-    """Write SHA256SUMS in one step. Raises UserError if that fails."""
+    Raises OSError if a file cannot be read, UserError if writing fails.
+    """
+    sums = {name: sha256(directory / name) for name in names} | dict(others)
     write_whole(directory / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())))
 
 

@@ -1,8 +1,7 @@
 """Reads regular files only, and replaces a file only when the new one is complete.
 
 Until a file is complete, it has a temporary name that only this program uses. It is also locked, so that the remains of
-a killed process differ from a file that another process is writing. The operating system releases the lock when the
-process ends in any way. (The package filelock would leave a second file beside each output.)
+a killed process differ from a file that another is writing. (The package filelock would leave a second file.)
 """
 
 import errno
@@ -114,6 +113,11 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """Replace a file by this content. Text becomes UTF-8. Raises UserError if writing fails."""
     with replacing(path, _PATIENCE) as file:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+def write_json(path: Path, content: object) -> None:
+    """Replace a file by this content, as JSON. Raises UserError if writing fails."""
+    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def open_locked(path: Path, patience: float) -> int | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from transformer_mt.base.errors import DirectoryError
-from transformer_mt.storage.files import OWN_SUFFIX, parse_json, read_json, replacing, target_of, write_whole
+from transformer_mt.storage.files import OWN_SUFFIX, parse_json, read_json, replacing, target_of, write_json
 from transformer_mt.storage.own_directory import LOCK, Owner, hold
 
 RECORD = "parts.json"
@@ -44,7 +44,7 @@ class OutputParts:
 
     def begin(self, record: Mapping[str, Any]) -> None:
         """Write the description of the output, before its first part. Raises UserError."""
-        write_whole(self.directory / RECORD, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+        write_json(self.directory / RECORD, record)
 
     def record(self) -> dict[str, Any]:
         """Return the description that `begin` wrote. Raises DirectoryError if it is damaged."""

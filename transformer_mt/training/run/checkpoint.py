@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.batches.loader import Position
@@ -21,12 +21,12 @@ from transformer_mt.kernels.device import Device, end_of_queue
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.reading import other_meaning_than
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.storage.checksums import CONFIG, MODEL, checkpoint_path, fault, saved_steps, sums_of, write_sums
+from transformer_mt.storage.checksums import CONFIG, MODEL, check_model, checkpoint_path, fault, saved_steps, write_sums
 from transformer_mt.storage.files import cure, flush_to_disk
 from transformer_mt.storage.records import versions
 from transformer_mt.storage.weights import (
     check_shapes,
-    check_weights,
+    load_weights,
     model_weights,
     read_metadata,
     read_tensors,
@@ -92,7 +92,7 @@ def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokeniz
         save_weights(tensors.model, partial / MODEL)
         save_weights(tensors.training, partial / TRAINING)
         (partial / STATE).write_text(json.dumps(state, indent=2) + "\n")
-        write_sums(partial, sums_of(partial, FILES))
+        write_sums(partial, FILES)
         _put_in_place(partial)
     except (OSError, SafetensorError, UserError) as error:
         shutil.rmtree(partial, ignore_errors=True)
@@ -153,6 +153,32 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: 
             learner.optimizer.state[parameters[name]][state] = sharded_like(tensor, like).to(parameters[name].device)
         elif (name := key.removeprefix("average.")) in learner.average.averages:
             learner.average.averages[name].copy_(sharded_like(tensor, parameters[name]))
+
+
+def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer_digest: str) -> None:
+    """Load the weights of another run's model directory or checkpoint.
+
+    `settings` are those of the model. Raises CheckpointError if the weights are damaged or do not fit this model.
+    """
+    is_checkpoint = (path / STATE).is_file()
+    if is_checkpoint and (found := damage(path)):
+        raise CheckpointError(f"training.initialise_from={path} is damaged ({found}); choose another checkpoint")
+    if not is_checkpoint and (path / MODEL).is_file():
+        check_model(path)
+    if tokenizer_of(path) is None:
+        inside = [path / name for name in ("model", "checkpoints/best") if (path / name / MODEL).is_file()]
+        raise CheckpointError(
+            f"training.initialise_from={path} is neither a model directory (like runs/<name>/model) nor a checkpoint "
+            "(like runs/<name>/checkpoints/best)" + (f"; set it to {inside[0]}" if inside else "")
+        )
+    holder = path.absolute().parent.parent if is_checkpoint else path
+    advice = (
+        "Its weights would belong to other pieces. For training.initialise_from, prepare the data with its tokenizer, "
+        f"into another data_dir: tokenizer.from={holder}"
+    )
+    check_tokenizer(path, tokenizer_digest, advice)
+    check_settings(path, settings, "Set the values that it was trained with, or leave training.initialise_from out")
+    load_weights(model, path / MODEL)
 
 
 def check_tokenizer(path: Path, tokenizer_digest: str, advice: str) -> None:
@@ -228,23 +254,6 @@ def point_best_at(run_dir: Path, step: int) -> None:
     partial.unlink(missing_ok=True)
     partial.symlink_to(checkpoint_path(run_dir, step).name)
     os.replace(partial, partial.with_name("best"))
-
-
-def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights of several checkpoints, summed in fp64."""
-    mean: dict[str, Tensor] = {}
-    for path in paths:
-        for name, weight in read_weights(path / MODEL).items():
-            mean[name] = mean.get(name, torch.zeros((), dtype=torch.float64)) + weight.double() / len(paths)
-    return {name: weight.float() for name, weight in mean.items()}
-
-
-def moving_average(path: Path) -> dict[str, Tensor]:
-    """The moving average of the weights that a checkpoint holds."""
-    found = read_tensors(path / TRAINING)
-    average = {key.removeprefix("average."): tensor for key, tensor in found.items() if key.startswith("average.")}
-    check_weights(average, path / TRAINING)
-    return average
 
 
 def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks, copied: bool) -> dict[str, Tensor]:

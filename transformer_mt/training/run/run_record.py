@@ -1,6 +1,5 @@
 """Records each start of a run in run.json, and checks that a run resumes with the data that it was trained on."""
 
-import json
 import os
 import shlex
 import subprocess
@@ -16,8 +15,8 @@ from tqdm import tqdm
 
 from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.kernels.device import Device
-from transformer_mt.storage.checksums import COPIED_FROM_DATA, sums_of, write_sums
-from transformer_mt.storage.files import read_json, write_whole
+from transformer_mt.storage.checksums import COPIED_FROM_DATA, write_sums
+from transformer_mt.storage.files import read_json, write_json
 from transformer_mt.storage.records import processor, versions
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
@@ -57,7 +56,7 @@ def copy_from_data(data_dir: Path, tokenizer: Tokenizer, run_dir: Path) -> None:
     """Copy into the run the files that `average` puts into a model besides its weights."""
     tokenizer.save(run_dir)
     TrainingLines.load(data_dir).save(run_dir)
-    write_sums(run_dir, sums_of(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()]))
+    write_sums(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()])
 
 
 def _described(changed: list[str]) -> str:
@@ -83,7 +82,7 @@ def record_start(
         if not isinstance(starts, list):
             raise ValueError("it is not a list")
         starts.append(_start(progress, changed_data, seed, device, ranks))
-        write_whole(path, json.dumps(starts, indent=2, ensure_ascii=False) + "\n")
+        write_json(path, starts)
     except (OSError, ValueError) as error:
         reason = str(error) if isinstance(error, UserError) else f"{path}: cannot be read ({error})"
         tqdm.write(f"warning: {reason}. It will not record this start; training continues", file=sys.stderr)

@@ -190,8 +190,7 @@ def _connect(rank: int, timeout: timedelta) -> None:
 def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: torch.device) -> None:
     """Give each rank a part of every parameter, gradient and optimizer state (FSDP2; Zhao et al. 2023).
 
-    The parameters of a unit are gathered while the unit runs, all other parameters of `model` while `model` runs. The
-    units must run in the given order.
+    A unit's parameters are gathered while it runs, all others while `model` runs. Units must run in the given order.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
