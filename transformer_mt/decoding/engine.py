@@ -133,10 +133,7 @@ class Engine(ABC):
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Batch sentences of similar length, longest first; yields the numbers of those in each batch.
-
-    A batch has at most `budget` positions with padding, or a single sentence.
-    """
+    """Batch sentences of similar length, longest first, up to `budget` positions with padding; yields their numbers."""
     batch: list[int] = []
     for number in sorted(range(len(lengths)), key=lambda number: lengths[number], reverse=True):
         longest = lengths[batch[0]] if batch else 0

@@ -42,10 +42,7 @@ class Tags:
         return cls(corpus.tags, trained, all(text.tag is not None for text in texts), languages)
 
     def parted(self, line: str) -> tuple[str, str]:
-        """Split a line into the tag at its beginning and the rest. The tag is empty if there is none.
-
-        The returned tag has one space between its tokens, and no space after the last.
-        """
+        """Split a line into its tag, with one space between tokens, or "" if there is none, and the rest."""
         found = self._at_the_beginning.match(line) if self.tokens else None
         if found is None:
             return "", line
@@ -146,10 +143,7 @@ class Part:
 
 @dataclass(frozen=True)
 class LineCutter:
-    """Cuts lines into parts that a model can translate. Lines that it can translate are not cut.
-
-    If a line begins with a tag, each of its parts begins with the same tag.
-    """
+    """Cuts lines that a model cannot translate whole into parts. Each part begins with the tag of its line."""
 
     tokenizer: Tokenizer
     max_positions: int

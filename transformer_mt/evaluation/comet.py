@@ -42,10 +42,7 @@ class Comet:
             raise EvaluationError(f"comet={path} needs the package unbabel-comet, which is not installed: {_INSTALL}")
 
     def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
-        """Return the mean of COMET's scores of the lines, times 100; for most models the best score is 100.
-
-        Raises EvaluationError if the model cannot be loaded or does not run.
-        """
+        """Return the mean of COMET's scores of the lines, times 100. Raises EvaluationError if the model fails."""
         rows = zip(sources, hypotheses, references, strict=True)
         samples = [{"src": source, "mt": hypothesis, "ref": reference} for source, hypothesis, reference in rows]
         try:

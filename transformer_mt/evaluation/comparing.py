@@ -76,10 +76,7 @@ class MetricTable:
 
 
 def compare(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> list[MetricTable]:
-    """Compare each system with the first one by each of these metrics.
-
-    Raises EvaluationError if texts have different numbers of lines, or if a metric cannot be computed.
-    """
+    """Compare each system with the first one by each metric. Raises EvaluationError if a metric cannot be computed."""
     names = [*(name for name, _ in test.systems), *(f"reference {at + 1}" for at in range(len(test.references)))]
     texts = [*(lines for _, lines in test.systems), *test.references]
     check_aligned(texts, names)

@@ -153,10 +153,7 @@ class Details:
 def score_files(
     hypothesis: Path, references: Sequence[Path], language: str, details: Details, source: Path | None
 ) -> Results:
-    """Score a file of detokenised translations against files of references, line by line.
-
-    The analysis and COMET are computed only if the file `source` is given.
-    """
+    """Score a file of translations against references, line by line. Analysis and COMET need the file `source`."""
     files = [hypothesis, *references]
     texts = [list(read_lines(file)) for file in files]
     sources = None if source is None else list(read_lines(source))

@@ -130,10 +130,7 @@ def fast(model: Seq2Seq) -> Seq2Seq:
 def build_model(
     config: ModelConfig, source_vocab_size: int, target_vocab_size: int, kernels: Kernels = "fast"
 ) -> Seq2Seq:
-    """A model with random weights from PyTorch's generator; `plain` runs the code in models/ itself.
-
-    Raises ConfigError if the weights do not fit into this machine's memory.
-    """
+    """A model with random weights; `plain` runs the code in models/ itself. Raises ConfigError if it is too large."""
     with ShapesOnly():
         check_memory(_plain_model(config, source_vocab_size, target_vocab_size))
     model = _plain_model(config, source_vocab_size, target_vocab_size)

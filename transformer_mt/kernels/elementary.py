@@ -32,10 +32,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """F.relu(F.linear(x, weight, bias)).
-
-    On a GPU, the product replaces negative numbers by 0 before it writes. F.relu would read and write all of it again.
-    """
+    """F.relu(F.linear(x, weight, bias)). On a GPU, the product replaces negative numbers by 0 before it writes."""
     if x.device.type != "cpu":
         return rows_linear_relu(x, weight, bias)
     return F.relu(linear(x, weight, bias), inplace=True)

@@ -36,10 +36,7 @@ def sha256(path: Path) -> str:
 
 
 def write_sums(directory: Path, names: Iterable[str], others: Mapping[str, str] = {}) -> None:
-    """Write SHA256SUMS of these files, and of `others`, whose checksums are known, in one step.
-
-    Raises OSError if a file cannot be read, UserError if writing fails.
-    """
+    """Write SHA256SUMS of these files and of `others`, whose checksums are known. Raises OSError and UserError."""
     sums = {name: sha256(directory / name) for name in names} | dict(others)
     write_whole(directory / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())))
 

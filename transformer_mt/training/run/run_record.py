@@ -110,10 +110,7 @@ def _start(progress: Progress, changed_data: list[str], seed: int, device: Devic
 
 
 def _git(checkout: Path) -> dict[str, Any] | None:
-    """The commit of the checkout that the package runs from, and whether its files were changed since.
-
-    None if the package is not in a checkout, for example as a wheel, or if git fails.
-    """
+    """The commit of the package's checkout, and whether its files were changed since; None if git has none."""
     if not (checkout / ".git").exists():
         return None
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # of another checkout

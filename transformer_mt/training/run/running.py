@@ -105,10 +105,7 @@ class SkippedUpdates:
         self.limit, self.lines_of, self.ranks = limit, lines_of, ranks
 
     def count(self, progress: Progress, update: Update) -> Progress:
-        """Progress with the counts of this update, whose numbers are on the host.
-
-        Raises TrainingError after `limit` skipped updates in a row, with the last one's step and lines.
-        """
+        """Progress with the counts of this update. Raises TrainingError after `limit` skipped updates in a row."""
         progress = replace(progress, split=progress.split + update.splits)
         if update.numbers.is_finite:
             return replace(progress, skipped_in_a_row=0)
