@@ -25,7 +25,6 @@ from transformer_mt.storage.checksums import (
     TOKENIZERS,
     fault,
     saved_steps,
-    sums_of,
     write_sums,
 )
 from transformer_mt.storage.files import cure, own_name, write_whole
@@ -232,7 +231,7 @@ def _write(
             TrainingLines.load(model_dir.parent).save(partial)
             write_whole(partial / CONFIG, dump_config(config))
             names = sorted(path.name for path in partial.iterdir())
-            write_sums(partial, sums_of(partial, names))
+            write_sums(partial, names)
             model_dir.mkdir(exist_ok=True)
             for name in [SUMS, *names]:
                 os.replace(partial / name, model_dir / name)

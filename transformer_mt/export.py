@@ -20,7 +20,7 @@ from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.exporting.trained_model import SUPPORTED, Trained, random_pairs, read_trained, unsupported_setting
 from transformer_mt.preparing.prepared import VALIDATED_ON, check_data
 from transformer_mt.settings.search_settings import DecodingConfig
-from transformer_mt.storage.checksums import SUMS, read_sums, sums_of, write_sums
+from transformer_mt.storage.checksums import SUMS, read_sums, write_sums
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import replacing_directory
 from transformer_mt.terminal import cli
@@ -86,7 +86,7 @@ def export(
         files = list(directory.iterdir())
         for file in files:  # some packages write files that only the owner may read
             file.chmod((directory / MARK).stat().st_mode)
-        write_sums(directory, sums_of(directory, [file.name for file in files]))
+        write_sums(directory, [file.name for file in files])
         check_output(output_dir)  # again: someone may have put a file there in the meantime
     megabytes = sum(path.stat().st_size for path in output_dir.iterdir()) / 1e6
     print(f"{output_dir}: {model_dir} for {format}, {quantization}, {megabytes:.1f} MB")

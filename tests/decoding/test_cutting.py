@@ -3,7 +3,7 @@
 import random
 
 from transformer_mt.decoding.line_parts import cut_pieces
-from transformer_mt.decoding.word_pieces import WORD, words_of
+from transformer_mt.decoding.word_pieces import WORD, units_of
 
 
 def cut(text: str, longest: int, width: int = 1) -> list[str]:
@@ -43,6 +43,7 @@ def test_any_text_is_cut_into_all_of_itself():
 
 
 def test_each_piece_belongs_to_the_word_that_it_is_in():
-    assert words_of([f"{WORD}One", "s", f"{WORD}two", ".", WORD, "<0x41>"]) == [0, 0, 1, 1, 2, 2]
-    assert words_of(["s", f"{WORD}two"]) == [0, 1]
-    assert words_of([]) == []
+    units = units_of([f"{WORD}One", "s", f"{WORD}two", ".", WORD, "<0x41>"], spaced=True)
+    assert [unit.start for unit in units] == [0, 0, 1, 1, 2, 2]
+    assert units_of(["s", f"{WORD}two"], spaced=True) == [range(0, 1), range(1, 2)]
+    assert units_of([], spaced=True) == []

@@ -10,9 +10,9 @@ from helpers.thorough import pairwise, thorough, thorough_rows
 from transformer_mt.base.languages import BOS, EOS, PAD, UNK
 from transformer_mt.decoding.engine import Sentence, Wanted, positions_per_batch
 from transformer_mt.decoding.torch_engine import TorchEngine
-from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.models.attention_weights import attention_to_source
+from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.settings.search_settings import DecodingConfig
 
 VOCAB_SIZE = 8

@@ -12,7 +12,7 @@ from transformer_mt.evaluation.analysis import (
 from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.preparing.data_files import write_encoded
 from transformer_mt.settings.corpus_settings import TokenizerConfig
-from transformer_mt.storage.checksums import sums_of, write_sums
+from transformer_mt.storage.checksums import write_sums
 from transformer_mt.text.tokenizer import Tokenizer
 
 SOURCES = [" ".join(["word"] * length) for length in (1, 2, 2, 3, 5, 8, 9, 9)]
@@ -75,7 +75,7 @@ def test_the_rarest_piece_is_counted_in_the_training_text(tmp_path):
     write_encoded(
         tmp_path / "train", zip(ids, ids, strict=True), tokenizer.source_vocab_size, tokenizer.target_vocab_size
     )
-    write_sums(tmp_path, sums_of(tmp_path, [f"train/{path.name}" for path in (tmp_path / "train").iterdir()]))
+    write_sums(tmp_path, [f"train/{path.name}" for path in (tmp_path / "train").iterdir()])
     assert rarest_pieces(tmp_path, tokenizer, ["a", "a b", "b c a", "d", ""]) == [3, 1, 1, 0, 3]  # a blank line has EOS
     assert rarest_pieces(tmp_path / "nowhere", tokenizer, ["a"]) is None
 

@@ -14,7 +14,7 @@ from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config, load_config
-from transformer_mt.storage.checksums import SUMS, read_sums, sums_of, write_sums
+from transformer_mt.storage.checksums import SUMS, read_sums, write_sums
 from transformer_mt.terminal import cli
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.batch_loss import BatchLoss
@@ -101,7 +101,7 @@ def renew_sums(directory: Path) -> None:
     """
     for place in [*sorted(path.parent for path in directory.glob(f"train/*/*/{SUMS}")), directory]:
         names = [name for name in read_sums(place) if (place / name).exists()]
-        write_sums(place, sums_of(place, names))
+        write_sums(place, names)
 
 
 def weights_at(run_dir: Path, step: int) -> dict[str, torch.Tensor]:

@@ -7,7 +7,7 @@ import torch
 from transformer_mt.inference.fast import build_model
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config
-from transformer_mt.storage.checksums import sums_of, write_sums
+from transformer_mt.storage.checksums import write_sums
 from transformer_mt.storage.weights import model_weights, save_weights
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
@@ -46,5 +46,5 @@ def write_untrained(directory: Path, tokenizer: Tokenizer, **settings: object) -
     LONG_LINES.save(directory)
     (directory / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     save_weights(model_weights(model), directory / "model.safetensors", {"tokenizer": tokenizer.digest})
-    write_sums(directory, sums_of(directory, [path.name for path in directory.iterdir()]))
+    write_sums(directory, [path.name for path in directory.iterdir()])
     return directory

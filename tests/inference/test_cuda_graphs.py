@@ -26,10 +26,10 @@ from transformer_mt.inference.cuda_graphs import (
     rounded_up,
     with_cuda_graphs,
 )
-from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.frozen import FrozenTransformer, frozen
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.kernels.matmul import Matmul
+from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.settings.search_settings import DecodingConfig
 
 both_norms = pytest.mark.parametrize("norm", [*thorough("post"), "pre"])

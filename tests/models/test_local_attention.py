@@ -34,14 +34,13 @@ def test_weights_by_hand(kind, half_width, tiny_rnn, sources):
     context, source_BS = model.decoder.context, sources(3, 6)
     generator = torch.Generator().manual_seed(4)
     states_BSD, state_B1TD = (torch.randn(*shape, 12, generator=generator).double() for shape in ((3, 6), (3, 1, 8)))
-    record = []
     annotations = context.annotate(source_BS, states_BSD, states_BSD[:, 0])
-    context_B1TD = context(state_B1TD, annotations, 0, record)
+    context_B1TD, weights_B1TS = context(state_B1TD, annotations, 0)
     for b, source_S in enumerate(source_BS):
         real_S = source_S[source_S != PAD]
         for t in range(8):
             expected_S = weights_by_hand(model, real_S, state_B1TD[b, 0, t], t + 1, states_BSD[b])
-            torch.testing.assert_close(record[0][b, 0, t, : len(real_S)], expected_S)
+            torch.testing.assert_close(weights_B1TS[b, 0, t, : len(real_S)], expected_S)
             torch.testing.assert_close(context_B1TD[b, 0, t], expected_S @ states_BSD[b, : len(real_S)])
 
 
@@ -53,10 +52,10 @@ def test_a_later_word_has_its_own_window(kind, tiny_rnn, sources):
     generator = torch.Generator().manual_seed(4)
     states_BSD, query_B1TD = (torch.randn(*shape, 12, generator=generator).double() for shape in ((3, 6), (3, 1, 5)))
     annotations = context.annotate(sources(3, 6), states_BSD, states_BSD[:, 0])
-    at_once_B1TD = context(query_B1TD, annotations, 0)
-    one_by_one = [context(query_B1TD[:, :, t : t + 1], annotations, t) for t in range(5)]
+    at_once_B1TD, _ = context(query_B1TD, annotations, 0)
+    one_by_one = [context(query_B1TD[:, :, t : t + 1], annotations, t)[0] for t in range(5)]
     torch.testing.assert_close(torch.cat(one_by_one, dim=2), at_once_B1TD)
-    late_B1TD = context(query_B1TD, annotations, 3)
+    late_B1TD, _ = context(query_B1TD, annotations, 3)
     assert ((late_B1TD - at_once_B1TD).abs().max() > 1e-6) == (kind == "monotonic")
 
 

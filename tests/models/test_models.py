@@ -55,11 +55,17 @@ def test_pre_norm_costs_two_more_layer_norms():
     assert sizes[1] - sizes[0] == 2 * 2 * 512
 
 
+def varied_feed_forward(config):
+    feed_forward = FeedForward(config)
+    VariedFeedForward.vary(feed_forward, config)
+    return feed_forward
+
+
 def test_gelu_costs_nothing_and_swiglu_a_third_matrix():
     sizes = {}
     for activation in ("relu", "gelu", "swiglu"):
         with torch.device("meta"):
-            feed_forward = VariedFeedForward(TransformerConfig(activation=activation, d_model=512, ffn_dim=2048))
+            feed_forward = varied_feed_forward(TransformerConfig(activation=activation, d_model=512, ffn_dim=2048))
         sizes[activation] = sum(parameter.numel() for parameter in feed_forward.parameters())
     assert sizes["gelu"] == sizes["relu"]
     assert sizes["swiglu"] - sizes["relu"] == 512 * 2048 + 2048
@@ -204,7 +210,8 @@ def test_the_feed_forward_layer_is_two_convolutions_of_kernel_size_one():
 def test_swiglu_is_the_product_of_a_gate_and_a_linear_map():
     """(x W1 + b1) times its own sigmoid, times x W3 + b3, and all that times W2, plus b2."""
     torch.manual_seed(1)
-    feed_forward = VariedFeedForward(TransformerConfig(activation="swiglu", d_model=4, num_heads=1, ffn_dim=6)).double()
+    config = TransformerConfig(activation="swiglu", d_model=4, num_heads=1, ffn_dim=6)
+    feed_forward = varied_feed_forward(config).double()
     for parameter in feed_forward.parameters():
         parameter.normal_()
     W1, b1, W2, b2, W3, b3 = feed_forward.parameters()

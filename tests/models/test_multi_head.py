@@ -42,7 +42,9 @@ def pytorch_attention(multi_head):
 
 
 def varied(d_model, num_heads, **settings):
-    return VariedAttention(TransformerConfig(d_model=d_model, num_heads=num_heads, **settings))
+    attention = MultiHeadAttention(d_model, num_heads)
+    VariedAttention.vary(attention, TransformerConfig(d_model=d_model, num_heads=num_heads, **settings))
+    return attention
 
 
 def fresh(num_heads=NUM_HEADS, score="scaled_dot"):

@@ -12,7 +12,7 @@ from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import PAD
 from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import choose_device
-from transformer_mt.models.attention_weights import attends_to_source, attention_to_source
+from transformer_mt.models.attention_weights import attends_to_source, attention_to_source, last_outputs
 from transformer_mt.models.rnn_decoder import Past
 from transformer_mt.settings.model_settings import RnnConfig
 
@@ -90,8 +90,8 @@ def test_an_example_worked_by_hand():
     state_TD = torch.tensor([[0.8, 0.2], [0.1, 0.9]]).double()
     annotations = model.decoder.context.annotate(torch.full((1, 3), 9), encoder_BSD, encoder_BSD[:, 0])
     past = Past(torch.zeros(1, 1, 1, 2).double(), torch.zeros(1, 1, 2).double())
-    weights = []
-    said_BWTD, _ = model.decoder(state_TD.atanh()[None, None], annotations, past, weights)
+    with last_outputs([model.decoder.context]) as weights:
+        said_BWTD, _ = model.decoder(state_TD.atanh()[None, None], annotations, past)
 
     to_three = {"rtol": 0, "atol": 0.0005}
     expected_TS = torch.tensor([[0.361, 0.198, 0.441], [0.176, 0.391, 0.433]]).double()
@@ -185,7 +185,7 @@ def test_without_attention_all_of_the_source_goes_through_one_vector(decoder, ti
         context = tiny_rnn(attention=attention, decoder=decoder).decoder.context
         query_BWTD = torch.randn(3, 2, 4, 12, generator=generator).double()
         ours, others = (
-            context(query_BWTD, context.annotate(source_BS, states, vector_BD), 0)
+            context(query_BWTD, context.annotate(source_BS, states, vector_BD), 0)[0]
             for states in (states_BSD, -states_BSD)
         )
         seen[attention] = (ours - others).abs().max() > 1e-6

@@ -24,13 +24,13 @@ from transformer_mt import evaluate
 from transformer_mt.base.errors import NotFiniteError
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.evaluate import main
-from transformer_mt.evaluation.scores_json import SCHEMA_VERSION, read_scores, score_files, write_scores
+from transformer_mt.evaluation.scores_json import SCHEMA_VERSION, Details, read_scores, score_files, write_scores
 from transformer_mt.evaluation.tuning import tune
 from transformer_mt.preparing.prepared import files_of
 from transformer_mt.reporting.gathered import Run
 from transformer_mt.reporting.gathered_texts import gather_tests
 from transformer_mt.settings.reading import dump_config, load_config
-from transformer_mt.storage.checksums import sums_of, write_sums
+from transformer_mt.storage.checksums import write_sums
 from transformer_mt.storage.files import own_name
 from transformer_mt.terminal import cli
 
@@ -105,7 +105,7 @@ class TestFiles:
     def test_nothing_but_scores_is_written_over(self, tmp_path, files):
         target = tmp_path / "x.json"
         target.write_text("")
-        results = score_files(Path(files[0]), [Path(files[1])])
+        results = score_files(Path(files[0]), [Path(files[1])], "", Details(), None)
         for _ in range(2):
             write_scores(target, results)
         target.write_text('["mine"]')
@@ -258,7 +258,7 @@ def trained(tmp_path, monkeypatch):
     write(tmp_path / "data/test/news.target.txt", REFERENCES)
     write(tmp_path / "data/test/talks.target.txt", OTHERS)
     data, names = tmp_path / "data", [file for name in ("news", "talks") for file in files_of(f"test/{name}")]
-    write_sums(data, sums_of(data, names))
+    write_sums(data, names)
     return model.parent
 
 
@@ -373,7 +373,7 @@ class TestModel:
         write(tmp_path / "data/valid.source.txt", ["dog", "house"])
         write(tmp_path / "data/valid.target.txt", HYPOTHESES[:2])
         names = [*files_of("test/news"), *files_of("test/talks"), "valid.source.txt", "valid.target.txt"]
-        write_sums(tmp_path / "data", sums_of(tmp_path / "data", names))
+        write_sums(tmp_path / "data", names)
         good = Dictionary.translations
 
         def bad_unless_9(self, lines, decoding, scores, progress):
@@ -396,7 +396,7 @@ class TestModel:
         write(tmp_path / "data/valid.source.txt", ["dog"])
         write(tmp_path / "data/valid.target.txt", HYPOTHESES[:1])
         names = [*files_of("test/news"), *files_of("test/talks"), "valid.source.txt", "valid.target.txt"]
-        write_sums(tmp_path / "data", sums_of(tmp_path / "data", names))
+        write_sums(tmp_path / "data", names)
         in_chinese(trained, "corpus.valid={path: v, target_language: zh}")
         languages = []
 
@@ -575,7 +575,7 @@ class TestCompare:
     def test_runs_with_other_references_or_without_translations_are_refused(self, two, trained, tmp_path, capsys):
         shutil.copytree(tmp_path / "data", tmp_path / "others")
         write(tmp_path / "others/test/news.target.txt", [*REFERENCES[:2], "Er kommt."])
-        write_sums(tmp_path / "others", sums_of(tmp_path / "others", files_of("test/news")))
+        write_sums(tmp_path / "others", files_of("test/news"))
         config = tmp_path / "runs/y/model/config.yaml"
         config.write_text(config.read_text().replace("data_dir: data", "data_dir: others"))
         assert cli.run(main, ["--compare", *two, "--test", "news"]) == 2

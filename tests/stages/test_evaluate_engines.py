@@ -13,7 +13,7 @@ from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.inference.fast import build_model
 from transformer_mt.settings.reading import dump_config, load_config
-from transformer_mt.storage.checksums import sums_of, write_sums
+from transformer_mt.storage.checksums import write_sums
 from transformer_mt.storage.weights import model_weights, save_weights
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
@@ -37,7 +37,7 @@ def write_run(run_dir, experiment, seed):
         (directory / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     metadata = {"tokenizer": tokenizer.digest, "made_of": MADE_OF}
     save_weights(model_weights(model), run_dir / "model" / "model.safetensors", metadata)
-    write_sums(run_dir / "model", sums_of(run_dir / "model", [path.name for path in (run_dir / "model").iterdir()]))
+    write_sums(run_dir / "model", [path.name for path in (run_dir / "model").iterdir()])
 
 
 @pytest.fixture(scope="module")

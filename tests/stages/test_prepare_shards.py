@@ -33,7 +33,7 @@ from transformer_mt.preparing import training_shards
 from transformer_mt.preparing.prepared import data_digests
 from transformer_mt.preparing.shards import BlockEncoder, ShardWriter
 from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.checksums import read_sums, sums_of, write_sums
+from transformer_mt.storage.checksums import read_sums, write_sums
 
 SMALL = {
     (corpora, "BLOCK"): 20,
@@ -239,7 +239,7 @@ def test_shards_of_exchanged_text_that_a_killed_process_left_are_made_again(
             record = json.loads((shard / "shard.json").read_text())
             record["text"] = digest
             (shard / "shard.json").write_text(json.dumps({key: it for key, it in record.items() if it is not None}))
-            write_sums(shard, sums_of(shard, read_sums(shard)))
+            write_sums(shard, read_sums(shard))
     text.write_bytes(before)
     assert contents(run(config, tmp_path / "data")) == whole
 

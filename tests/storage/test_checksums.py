@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from helpers.messages import message, says
 
-from transformer_mt.storage.checksums import SUMS, fault, read_sums, sums_of, write_sums
+from transformer_mt.storage.checksums import SUMS, fault, read_sums, write_sums
 from transformer_mt.storage.files import read_regular
 
 NAMES = ["a.txt", "b/c.bin"]
@@ -20,7 +20,7 @@ def directory(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "a.txt").write_text("one")
     (tmp_path / "b/c.bin").write_bytes(bytes(300_000))
-    write_sums(tmp_path, sums_of(tmp_path, NAMES))
+    write_sums(tmp_path, NAMES)
     return tmp_path
 
 

@@ -22,15 +22,14 @@ from transformer_mt.storage.files import replacing
 from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.progress import Progress
+from transformer_mt.training.run.candidates import average_weights, moving_average
 from transformer_mt.training.run.checkpoint import (
     Tensors,
-    average_weights,
     checkpoint_path,
     damage,
     finish_saving,
     load_checkpoint,
     load_progress,
-    moving_average,
     newest_whole_checkpoint,
     point_best_at,
     prune,

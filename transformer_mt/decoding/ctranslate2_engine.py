@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -146,11 +147,10 @@ class Search:
 def completed(
     begin: Callable[[Sequence[int]], list[Any]], batches: Sequence[Sequence[int]], workers: int
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Yield (number of the batch, its results) for each batch when it is done.
+    """Yield (number of the batch, its results) for each batch when it is done; `begin` returns asynchronous results.
 
-    `begin` gives CTranslate2 a batch, and returns its asynchronous results. At most two batches for each worker are
-    in progress, because CTranslate2 cannot cancel one. This function checks and sleeps by turns, so that Python can
-    handle Ctrl-C, which it cannot do while it waits for a result inside CTranslate2.
+    At most two batches for each worker are in progress, because CTranslate2 cannot cancel one. This function checks and
+    sleeps by turns, because Python cannot handle Ctrl-C while it waits inside CTranslate2.
     """
     begun: dict[int, list[Any]] = {}
     num_begun, since = 0, time.monotonic()
@@ -251,8 +251,7 @@ class CTranslate2Engine(Engine):
 
         `workers` is the number of batches that are translated at the same time, on a CPU by one thread each; 0 means
         one for each core. `compute_type` is one of CTranslate2's; default is the type of the file. Raises
-        TranslationError if the package is missing or the device does not support the type, and CheckpointError if a
-        file is missing or damaged.
+        TranslationError if the package is missing or the device lacks the type; CheckpointError for a damaged file.
         """
         super().__init__()
         self.ctranslate2 = import_ctranslate2()
@@ -293,11 +292,10 @@ class CTranslate2Engine(Engine):
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         together = list(batches([len(target) for _, target in pairs], SCORED_TOGETHER))
-        scores: list[list[float]] = [[] for _ in pairs]
+        scores: dict[int, list[float]] = {}
         for batch, results in completed(partial(self._begin_scoring, pairs), together, self.workers):
-            for number, result in zip(together[batch], results, strict=True):
-                scores[number] = result.log_probs
-        return scores
+            scores |= zip(together[batch], [result.log_probs for result in results], strict=True)
+        return [scores[number] for number in range(len(pairs))]
 
     def _end(self) -> None:
         self.translator = None
@@ -361,11 +359,9 @@ class CTranslate2Engine(Engine):
 def import_ctranslate2() -> ModuleType:
     """Import the package. Raises TranslationError if it is not installed."""
     try:
-        import ctranslate2
+        return import_module("ctranslate2")
     except ModuleNotFoundError:
         raise TranslationError("CTranslate2 is not installed: `python -m pip install ctranslate2`") from None
-    module: ModuleType = ctranslate2
-    return module
 
 
 def compute_type(dtype: Literal["fp32", "bf16", "fp16"], quantize: Literal["none", "int8"]) -> str:

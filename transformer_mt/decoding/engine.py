@@ -74,8 +74,7 @@ class Engine(ABC):
     def turn(self) -> Iterator[None]:
         """Let one thread at a time use the engine while the others wait.
 
-        Raises TranslationError if the engine is closed, and in a forked process: the threads and processes of an engine
-        belong only to the process that loaded it.
+        Raises TranslationError if the engine is closed, and in a forked process, which does not have its threads.
         """
         if os.getpid() != self._process_id:
             raise TranslationError(
@@ -88,10 +87,7 @@ class Engine(ABC):
             yield
 
     def close(self) -> None:
-        """Wait until no other thread uses the engine, then end its processes and threads. It may be called twice.
-
-        In a forked process, it does nothing.
-        """
+        """Wait until no other thread uses the engine, then end its processes and threads (not in a fork)."""
         if os.getpid() == self._process_id:
             with self._lock:
                 self._is_closed = True
@@ -106,19 +102,17 @@ class Engine(ABC):
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         """Translate; yields (numbers of some sentences, the hypotheses of each) as they are found, each sentence once.
 
-        Hypotheses come best first, at least one and at most n_best. A sentence has none if the model computes numbers
-        for it that are not finite.
+        Hypotheses come best first, at least one and at most n_best; none if the model's numbers are not finite.
         """
 
     def translate(
         self, sentences: Sequence[Sentence], decoding: DecodingConfig, wanted: Wanted = WITH_SCORES
     ) -> list[list[Hypothesis]]:
         """The hypotheses that `translate_unordered` yields, in the order of the sentences."""
-        found: list[list[Hypothesis]] = [[] for _ in sentences]
+        found: dict[int, list[Hypothesis]] = {}
         for numbers, hypotheses_of in self.translate_unordered(sentences, decoding, wanted):
-            for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
-                found[number] = hypotheses
-        return found
+            found |= zip(numbers, hypotheses_of, strict=True)
+        return [found[number] for number in range(len(sentences))]
 
     @abstractmethod
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
@@ -139,10 +133,7 @@ class Engine(ABC):
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Batch sentences of similar length, longest first; yields the numbers of those in each batch.
-
-    A batch has at most `budget` positions with padding, or a single sentence.
-    """
+    """Batch sentences of similar length, longest first, up to `budget` positions with padding; yields their numbers."""
     batch: list[int] = []
     for number in sorted(range(len(lengths)), key=lambda number: lengths[number], reverse=True):
         longest = lengths[batch[0]] if batch else 0

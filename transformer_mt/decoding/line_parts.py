@@ -42,10 +42,7 @@ class Tags:
         return cls(corpus.tags, trained, all(text.tag is not None for text in texts), languages)
 
     def parted(self, line: str) -> tuple[str, str]:
-        """Split a line into the tag at its beginning and the rest. The tag is empty if there is none.
-
-        The returned tag has one space between its tokens, and no space after the last.
-        """
+        """Split a line into its tag, with one space between tokens, or "" if there is none, and the rest."""
         found = self._at_the_beginning.match(line) if self.tokens else None
         if found is None:
             return "", line
@@ -94,8 +91,7 @@ NO_TAGS = Tags()
 def together(lengths: Sequence[int], most_sentences: int, most_pieces: int) -> Iterator[tuple[int, int]]:
     """Group neighbouring sentences; yields the first sentence of each group and the one after its last.
 
-    `lengths` are the numbers of pieces of the sentences. Each group takes as many sentences as fit. A sentence with
-    more than `most_pieces` forms its own group.
+    `lengths` are numbers of pieces. A group takes as many sentences as fit, and a longer sentence is its own group.
     """
     start, num_pieces = 0, 0
     for number, length in enumerate(lengths):
@@ -109,8 +105,7 @@ def together(lengths: Sequence[int], most_sentences: int, most_pieces: int) -> I
 def cut_pieces(pieces: Sequence[str], longest: int) -> Iterator[tuple[int, int]]:
     """Cut a sentence into parts of at most `longest` pieces; yields the first piece of each and the one after its last.
 
-    A part ends after a word; if it holds no complete word, after a character; among bytes that are no characters,
-    anywhere.
+    A part ends after a word; if it holds no complete word, after a character; if it holds none, anywhere.
     """
     start = 0
     while len(pieces) - start > longest:
@@ -137,8 +132,7 @@ class Part:
     """The number of the line, from 0."""
     sentence: Sentence
     first_unit: int = 0
-    """The number, in the line without its tag, of the word to which its first piece after the tag belongs; in a
-    language without spaces, of the character."""
+    """The number, in the line without its tag, of the word (or character) of its first piece after the tag."""
     space: str = ""
     """The white space between the translation of the part before it and its own translation."""
     num_tag_pieces: int = 0
@@ -149,10 +143,7 @@ class Part:
 
 @dataclass(frozen=True)
 class LineCutter:
-    """Cuts lines into parts that a model can translate. Lines that it can translate are not cut.
-
-    If a line begins with a tag, each of its parts begins with the same tag.
-    """
+    """Cuts lines that a model cannot translate whole into parts. Each part begins with the tag of its line."""
 
     tokenizer: Tokenizer
     max_positions: int

@@ -111,11 +111,7 @@ class ModelOfText(ABC):
 
 
 def load_model(model_dirs: ModelDirs, options: EngineOptions) -> LoadedModel:
-    """Load what `average` wrote, or for the engine ctranslate2 what `export` wrote.
-
-    Raises a UserError that names the missing or damaged file, the models with different vocabularies, or the option
-    that the engine does not support.
-    """
+    """`ModelOfText.load`. Raises a UserError, which names the file, model or option that is wrong."""
     directories = [Path(path) for path in ([model_dirs] if isinstance(model_dirs, str | Path) else model_dirs)]
     if not directories:
         raise TranslationError("no model directory is given: give one, or several with the same vocabulary")
@@ -165,8 +161,8 @@ def _load_torch_engine(
 ) -> Engine:
     # Imported here because they import PyTorch, which takes longer than translating a page.
     from transformer_mt.decoding.torch_engine import TorchEngine
-    from transformer_mt.inference.ensemble import Ensemble
     from transformer_mt.kernels.device import choose_device
+    from transformer_mt.models.ensemble import Ensemble
 
     pairs = zip(directories, configs, strict=True)
     models = [_load_torch_model(directory, config, tokenizer, options.plain) for directory, config in pairs]

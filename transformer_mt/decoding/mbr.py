@@ -40,21 +40,17 @@ def expected_utilities(texts: Sequence[str], probabilities: Sequence[float]) -> 
 
     `probabilities` weight the references; they need not sum to 1. Equal texts are compared only once.
     """
-    distinct = list(dict.fromkeys(texts))
-    weight_of = Counter[str]()
-    for text, probability in zip(texts, probabilities, strict=True):
-        weight_of[text] += probability  # type: ignore[assignment]  # a Counter may count in fractions
-    weights_N = np.array([weight_of[text] for text in distinct], np.float64)
-    expected_N = chrf_of_all(distinct) @ weights_N / weights_N.sum()
-    found = dict(zip(distinct, expected_N.tolist(), strict=True))
-    return [found[text] for text in texts]
+    number_of = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    numbers = [number_of[text] for text in texts]
+    weights_N = np.bincount(numbers, probabilities)
+    expected_N = chrf_of_all(list(number_of)) @ weights_N / weights_N.sum()
+    return [float(expected_N[number]) for number in numbers]
 
 
 def chrf_of_all(texts: Sequence[str]) -> Matrix:
     """Return chrF2 of each text (rows) with each text as the reference (columns); NN, in percent.
 
-    It equals sacreBLEU's sentence_score: the F-score of precision and recall, which are means over the n-gram lengths
-    that both texts have (Popović 2015).
+    Equals sacreBLEU's sentence_score: precision and recall are means over n-gram lengths of both texts (Popović 2015).
     """
     N = len(texts)
     without_spaces = ["".join(text.split()) for text in texts]

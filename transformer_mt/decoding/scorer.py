@@ -37,8 +37,7 @@ class Scorer(ModelOfText):
 
     >>> Scorer.load("runs/demo_en_de/model").score(["The child is sleeping."], ["Das Kind schläft."])[0].log_prob
 
-    `score` uses the pieces that the tokenizer makes of a text. A search may have written the same text in other pieces,
-    with another probability: to get this probability, pass `Translation.pieces` to `score_pieces`.
+    `score` uses the pieces that the tokenizer makes of a text; for those that a search wrote, see `score_pieces`.
     """
 
     @classmethod
@@ -53,8 +52,7 @@ class Scorer(ModelOfText):
         A blank source or target is scored as a sentence that is only EOS. A pair of two blanks scores 0, as a
         translated blank line does. Errors and warnings use the numbers in `line_numbers`, or else count from 1.
         Raises TypeError unless both arguments are lists of texts; ValueError if their lengths differ; TranslationError
-        if a text has more pieces than the model has positions; NotFiniteError for the first pair for which the model
-        computes a log-probability that is not finite.
+        if a text has more pieces than the model has positions; NotFiniteError for the first score that is not finite.
         """
         check_texts("targets", targets)
         numbers = line_numbers or range(1, len(targets) + 1)
@@ -63,7 +61,7 @@ class Scorer(ModelOfText):
     def score_pieces(
         self, sources: Sequence[str], targets: Sequence[Sequence[str]], *, line_numbers: Sequence[int] | None = None
     ) -> list[PairScore]:
-        """The same for targets in pieces, without an end of sentence.
+        """The same for targets in pieces, such as `Translation.pieces`, without an end of sentence.
 
         Raises TokenizerError, which names the line, for a piece that the tokenizer does not have.
         """

@@ -29,7 +29,7 @@ from transformer_mt.decoding.engine import (
 )
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.sampling import greedy, sample
-from transformer_mt.decoding.search import beam_search
+from transformer_mt.decoding.search import BY_SCORE, beam_search
 from transformer_mt.inference.cuda_graphs import CudaCapture, make_room, with_cuda_graphs
 from transformer_mt.inference.frozen import frozen
 from transformer_mt.kernels.device import Device
@@ -91,10 +91,7 @@ class TorchEngine(Engine):
 
     @cached_property
     def searched(self) -> Seq2Seq:
-        """The model in its form for search: frozen, on a GPU with CUDA graphs.
-
-        Raises TranslationError if it has no such form in this precision.
-        """
+        """The model in its form for search. Raises TranslationError if it has none in this precision."""
         if self.plain:
             return self.model
         model, device = frozen(self.model, self.matmul), self.device.torch_device
@@ -131,11 +128,10 @@ class TorchEngine(Engine):
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         lengths = [max(len(source), len(target)) for source, target in pairs]
         together = _even_batches(lengths, SCORED_TOGETHER, self.scorers.number)
-        scores: list[list[float]] = [[] for _ in pairs]
+        scores: dict[int, list[float]] = {}
         for batch, log_probs_of in self.scorers.map_unordered([[pairs[number] for number in b] for b in together]):
-            for pair, log_probs in zip(together[batch], log_probs_of, strict=True):
-                scores[pair] = log_probs
-        return scores
+            scores |= zip(together[batch], log_probs_of, strict=True)
+        return [scores[number] for number in range(len(pairs))]
 
     def attention(self, source: list[int], target: list[int]) -> tuple[FloatArray, FloatArray, FloatArray]:
         source_1S, decoder_input_1T, _ = self._forced([(source, target)])
@@ -176,13 +172,9 @@ class TorchEngine(Engine):
         self, model: Seq2Seq, batch: Sequence[Sentence], decoding: DecodingConfig, scores: bool
     ) -> list[list[Hypothesis]]:
         source_BS = _pad([sentence.source for sentence in batch]).to(self.device.torch_device)
-        constraints = Constraints(
-            [sentence.max_length(decoding.max_extra_length, self.max_positions) for sentence in batch],
-            [sentence.prefix for sentence in batch],
-            decoding.no_repeat_ngram,
-            decoding.min_length,
-            self.utf8,
-        )
+        limits = [sentence.max_length(decoding.max_extra_length, self.max_positions) for sentence in batch]
+        prefixes = [sentence.prefix for sentence in batch]
+        constraints = Constraints(limits, prefixes, decoding.no_repeat_ngram, decoding.min_length, self.utf8)
         if decoding.sampling:
             return sample(model, source_BS, [sentence.number for sentence in batch], constraints, decoding)
         if decoding.beam_size == 1:
@@ -208,14 +200,10 @@ class TorchEngine(Engine):
             attention_TS[: len(tokens), : len(source)]
             for attention_TS, (source, tokens) in zip(attention_NTS.cpu(), pairs, strict=True)
         )
-        return [
-            sorted(
-                (_with_penalty(hypothesis, next(attentions), decoding, alignment) for hypothesis in hypotheses),
-                key=lambda hypothesis: hypothesis.score,
-                reverse=True,
-            )
-            for hypotheses in found
-        ]
+        for hypotheses in found:
+            hypotheses[:] = [_with_penalty(each, next(attentions), decoding, alignment) for each in hypotheses]
+            hypotheses.sort(key=BY_SCORE, reverse=True)
+        return found
 
     def _forced(self, pairs: Sequence[tuple[list[int], list[int]]]) -> tuple[Tensor, Tensor, Tensor]:
         """The inputs and outputs of forced decoding, padded: sources BS, decoder inputs BT and targets BT."""

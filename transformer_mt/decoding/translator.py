@@ -34,9 +34,8 @@ class Translator(ModelOfText):
     A line that has more sentences or more pieces than usual in training is cut at ends of sentences
     (DecodingConfig.split_sentences). A sentence with more pieces than the model has positions is cut into parts of at
     most `longest_part` pieces, and the logger of `line_parts` warns of it. The translations of a line's parts are
-    joined by the line's own white space; their scores and log-probabilities are added (with minimum Bayes risk
-    decoding, the score is the mean), and n-best lists are joined rank by rank. `languages` are the codes of the source
-    and target languages. They say where sentences end, and whether alignments are between words or characters.
+    joined by the line's own white space, rank by rank; `Translation` says what becomes of their scores. The codes
+    `languages` say where sentences end, and whether alignments are between words or characters.
 
     For a model of several directions, lines begin with its `tags`, as in "<2de> Hello.". Each part of a line gets the
     line's tag, and in alignments the tag counts as a word of the source.
@@ -55,8 +54,7 @@ class Translator(ModelOfText):
     ) -> None:
         """`trained` says how long the lines of the training text usually were.
 
-        `model` has the settings of the engine's model, against which decoding settings are checked. With None, fewer
-        checks are possible.
+        Decoding settings are checked against the settings `model` of the engine's model, if they are given.
         """
         super().__init__(engine, tokenizer, tags)
         self.decoding, self.trained, self.model = decoding, trained, model
@@ -80,10 +78,7 @@ class Translator(ModelOfText):
         beam_size: int | None = None,
         length_penalty: float | None = None,
     ) -> list[str]:
-        """The best translation of each line, in order. A blank line has an empty translation.
-
-        Arguments and errors are those of `translations`.
-        """
+        """The best translation of each line, in order; empty for a blank line. See `translations`."""
         found = self.translations(lines, decoding, beam_size=beam_size, length_penalty=length_penalty, scores=False)
         return [translations[0].text for translations in found]
 
@@ -109,8 +104,7 @@ class Translator(ModelOfText):
         further lines that are done, a fraction if a line is translated in parts.
         Raises TypeError unless `lines` and `prefixes` are lists of texts; ConfigError for a setting that is not
         allowed; NotFiniteError for the first line for which the model computes numbers that are not finite;
-        TranslationError for a prefix that is too long, after `close`, and in a process that was forked after the engine
-        was loaded.
+        TranslationError for a prefix that is too long, after `close`, and in a forked process.
         """
         check_texts("lines", lines)
         if prefixes is not None:
@@ -193,8 +187,7 @@ class Translator(ModelOfText):
     def _word_pairs(self, tokens: list[int], looked_at: list[int], part: Part) -> list[tuple[int, int]]:
         """Pair each target word with the source word that most of its pieces attended to; among equals, the first.
 
-        In a language without spaces, each target character is paired with the characters of the source piece that the
-        character's own piece attended to.
+        Without spaces, each target character is paired with the characters that its piece attended to.
         """
         source_units, spaced = self.cutter.source_units(part), has_spaces(part.languages[1])
         pairs: list[tuple[int, int]] = []

@@ -23,12 +23,6 @@ def text_of(pieces: Sequence[str]) -> str:
     return spelt.decode("utf-8", errors="replace").strip()
 
 
-def words_of(pieces: Sequence[str]) -> list[int]:
-    """For each piece of a line, the number of the word that it belongs to, from 0."""
-    begins = (piece.startswith(WORD) for piece in pieces[1:])
-    return list(accumulate(begins, initial=0))[: len(pieces)]
-
-
 def characters_of(pieces: Sequence[str]) -> list[range]:
     """For each piece of a line, the numbers of the characters to which it belongs, from 0. Spaces do not count."""
     found, end = [], 0
@@ -42,8 +36,11 @@ def characters_of(pieces: Sequence[str]) -> list[range]:
 
 
 def units_of(pieces: Sequence[str], spaced: bool) -> list[range]:
-    """For each piece, the numbers of its units of alignment: its word or, without spaces, its characters."""
-    return [range(word, word + 1) for word in words_of(pieces)] if spaced else characters_of(pieces)
+    """For each piece of a line, the numbers, from 0, of its units: its word or, without spaces, its characters."""
+    if not spaced:
+        return characters_of(pieces)
+    words = accumulate((piece.startswith(WORD) for piece in pieces[1:]), initial=0)
+    return [range(word, word + 1) for word, _ in zip(words, pieces, strict=False)]
 
 
 def written_together(pieces: Sequence[str], spaced: bool) -> list[list[int]]:

@@ -102,8 +102,7 @@ def analyse(
 def rarest_pieces(data_dir: Path, tokenizer: Tokenizer, lines: Sequence[str]) -> list[int] | None:
     """Return for each line how often its rarest piece occurs in the source side of the training text.
 
-    None if data_dir has no training text, for example because only the model was copied. Raises CorpusError if its
-    files are damaged.
+    None if data_dir has no training text, for example on another machine. Raises CorpusError if it is damaged.
     """
     if not (data_dir / "train").is_dir():
         return None

@@ -26,9 +26,8 @@ class Comet:
     def __init__(self, path: Path, device: str = "auto") -> None:
         """`path` is a checkpoint, or the directory of a model, with checkpoints/model.ckpt and hparams.yaml.
 
-        COMET runs on a GPU if there is one, unless `device` is cpu. The model is loaded when it is first used.
-
-        Raises EvaluationError if a file of the model is missing, or if the package is not installed.
+        COMET runs on a GPU if there is one, unless `device` is cpu. The model is loaded when it is first used. Raises
+        EvaluationError if a file of the model is missing, or if the package is not installed.
         """
         self.path, self.device = path, device
         self.checkpoint = path / "checkpoints" / "model.ckpt" if path.is_dir() else path
@@ -43,10 +42,7 @@ class Comet:
             raise EvaluationError(f"comet={path} needs the package unbabel-comet, which is not installed: {_INSTALL}")
 
     def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
-        """Return the mean of COMET's scores of the lines, times 100; for most models the best score is 100.
-
-        Raises EvaluationError if the model cannot be loaded or does not run.
-        """
+        """Return the mean of COMET's scores of the lines, times 100. Raises EvaluationError if the model fails."""
         rows = zip(sources, hypotheses, references, strict=True)
         samples = [{"src": source, "mt": hypothesis, "ref": reference} for source, hypothesis, reference in rows]
         try:

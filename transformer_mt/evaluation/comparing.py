@@ -4,7 +4,6 @@ sacreBLEU computes both tests, which compare every system with the first one, th
 resampling (Koehn 2004) and paired approximate randomisation (Riezler and Maxwell 2005).
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,12 +22,12 @@ from transformer_mt.evaluation.evaluated_texts import (
     read_test_sets,
     results_dir,
 )
-from transformer_mt.evaluation.metrics import METRICS, MetricName, check_aligned, check_words, metrics_of
+from transformer_mt.evaluation.metrics import ALL_METRICS, METRICS, MetricName, check_aligned, check_words
 from transformer_mt.evaluation.scores_json import TestSetScores, checksums_of, read_scores
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import weights_sha256
-from transformer_mt.storage.files import read_json, write_whole
+from transformer_mt.storage.files import read_json, write_json
 
 LEVEL = 0.05  # a difference is significant if chance alone causes one as large in fewer than 5 of 100 cases
 TESTS = {"bs": "paired bootstrap", "ar": "paired approximate randomisation"}
@@ -63,8 +62,7 @@ class Compared:
     """Half of the 95 % confidence interval, from 1,000 bootstrap samples."""
     p_values: dict[str, float]
     """For each test, the probability that chance alone causes a difference from the baseline as large as this one.
-    Empty for the baseline and for the same text: for that, sacreBLEU would give the smallest possible p-value, because
-    no sample differs by more than 0."""
+    Empty for the baseline and for the same text, for which sacreBLEU would give the smallest possible p-value."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +76,12 @@ class MetricTable:
 
 
 def compare(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> list[MetricTable]:
-    """Compare each system with the first one by each of these metrics.
-
-    Raises EvaluationError if texts have different numbers of lines, or if a metric cannot be computed.
-    """
+    """Compare each system with the first one by each metric. Raises EvaluationError if a metric cannot be computed."""
     names = [*(name for name, _ in test.systems), *(f"reference {at + 1}" for at in range(len(test.references)))]
     texts = [*(lines for _, lines in test.systems), *test.references]
     check_aligned(texts, names)
     check_words(texts, names)
-    measures = metrics_of(metrics, test.target_language)
+    measures = {name: ALL_METRICS[name](test.target_language) for name in metrics}
     # sacreBLEU keeps this order of the systems; the first is its baseline.
     found: dict[str, tuple[Any, Any]]
     found = {kind: PairedTest([*test.systems], measures, test.references, kind)() for kind in TESTS}
@@ -254,7 +249,7 @@ def text_of(found: dict[str, Any]) -> str:
 def write_comparison(path: Path, comparisons: Sequence[dict[str, Any]]) -> None:
     """Write comparisons as JSON. Raises EvaluationError if the file exists and is not a comparison."""
     check_comparison_file(path)
-    write_whole(path, json.dumps(comparisons, indent=2, ensure_ascii=False) + "\n")
+    write_json(path, comparisons)
 
 
 def check_comparison_file(path: Path) -> None:

@@ -31,8 +31,7 @@ _RESAMPLES = 1000
 class MetricScore:
     """The score of a text by one metric.
 
-    BLEU, chrF2 and chrF2++ are percentages; higher is better. TER is the number of edits for 100 reference words;
-    lower is better.
+    BLEU, chrF2 and chrF2++ are percentages. TER is the number of edits for 100 reference words; lower is better.
     """
 
     value: float
@@ -52,9 +51,8 @@ def score_corpus(
 ) -> dict[str, MetricScore]:
     """Score detokenised lines against one or more complete sets of references, by each of `metrics`.
 
-    `target_language` is a code such as de, zh-CN or jpn_Jpan. It decides the tokeniser of BLEU: zh for Chinese,
-    ja-mecab for Japanese, ko-mecab for Korean; char for Thai, Lao, Khmer and Burmese; 13a for all others (Post 2018).
-    For the same seven languages, TER splits Chinese characters and Asian punctuation (norm:yes, asian:yes).
+    `target_language` is a code such as de, zh-CN or jpn_Jpan. It decides the tokeniser of BLEU: see `_TOKENISERS` (Post
+    2018). For the languages there, TER splits Chinese characters and Asian punctuation (norm:yes, asian:yes).
     `names` are the names of the hypotheses and of each reference in errors. `confidence` adds confidence intervals:
     sacreBLEU draws 1,000 bootstrap samples of the lines (Koehn 2004), and records this in the signature.
     Raises EvaluationError if there are no lines, if the texts have different numbers of lines, if a line consists of
@@ -64,7 +62,7 @@ def score_corpus(
     check_aligned([hypotheses, *references], names)
     check_words([hypotheses, *references], names)
     scores = {}
-    for metric in metrics_of(metrics, target_language).values():
+    for metric in (ALL_METRICS[name](target_language) for name in metrics):
         result = metric.corpus_score(hypotheses, references)
         signature, interval = metric.get_signature(), None
         if confidence:
@@ -111,11 +109,6 @@ def language_warning(name: str, lines: Sequence[str], target_language: str) -> s
 def check_tokeniser(target_language: str) -> None:
     """Raise EvaluationError if BLEU for this language needs a package that is not installed."""
     _bleu(target_language)
-
-
-def metrics_of(metrics: Sequence[MetricName], target_language: str) -> dict[str, SacreMetric]:
-    """Return sacreBLEU's metrics with these names, in this order."""
-    return {name: ALL_METRICS[name](target_language) for name in metrics}
 
 
 def _ter(target_language: str) -> TER:

@@ -1,7 +1,6 @@
 """Scores lines of text, prints the scores, and writes and reads scores.json."""
 
 import hashlib
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from transformer_mt.evaluation.metrics import (
 )
 from transformer_mt.evaluation.tuning import Tuning
 from transformer_mt.settings.search_settings import DecodingConfig
-from transformer_mt.storage.files import read_json, write_whole
+from transformer_mt.storage.files import read_json, write_json
 from transformer_mt.storage.records import versions
 
 SCHEMA_VERSION: Literal[4] = 4
@@ -131,8 +130,7 @@ def write_scores(path: Path, scores: Mapping[str, TestSetScores]) -> None:
     if not path.parent.exists():
         path.parent.mkdir(parents=True)
     file = ScoreFile(schema_version=SCHEMA_VERSION, test_sets=dict(scores))
-    content = file.model_dump(mode="json", exclude_unset=True)
-    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_json(path, file.model_dump(mode="json", exclude_unset=True))
 
 
 # The key is the name of the test set or file.
@@ -152,20 +150,10 @@ class Details:
     """If not None, also compute COMET with this model. This needs the sources, and uses only the first reference."""
 
 
-ONLY_SCORES = Details()
-
-
 def score_files(
-    hypothesis: Path,
-    references: Sequence[Path],
-    language: str = "",
-    details: Details = ONLY_SCORES,
-    source: Path | None = None,
+    hypothesis: Path, references: Sequence[Path], language: str, details: Details, source: Path | None
 ) -> Results:
-    """Score a file of detokenised translations against files of references, line by line.
-
-    The analysis and COMET are computed only if the file `source` is given.
-    """
+    """Score a file of translations against references, line by line. Analysis and COMET need the file `source`."""
     files = [hypothesis, *references]
     texts = [list(read_lines(file)) for file in files]
     sources = None if source is None else list(read_lines(source))
@@ -185,14 +173,17 @@ def score_lines(
 ) -> dict[str, Any]:
     """Score these lines against their references. Returns fields of `TestSetScores`.
 
-    Prints a warning if a text looks as if it would give wrong scores. `names` are the names of the hypotheses and of
-    each set of references in errors and warnings. For `languages` and `rarest`, see `analyse`.
+    Prints a warning about each text that looks tokenised, lower-cased, or of another language; `names` are the names of
+    the texts in warnings. For `languages` and `rarest`, see `analyse`.
     """
     confidence, metrics, language = details.confidence, details.metrics, languages[1]
     scores = score_corpus(hypotheses, references, language, names, confidence=confidence, metrics=metrics)
     if details.comet is not None and sources is not None:
         scores["COMET"] = details.comet.score(sources, hypotheses, references[0])
-    _warn(hypotheses, references, language, names)
+    warnings = [tokenised_warning(name, lines) for name, lines in zip(names, [hypotheses, *references], strict=True)]
+    warnings += case_warning(names, hypotheses, references[0]), language_warning(names[1], references[0], language)
+    for warning in filter(None, warnings):
+        print(f"warning: {warning}", file=sys.stderr)
     result = {
         "num_lines": len(hypotheses),
         "scores": scores,
@@ -201,14 +192,6 @@ def score_lines(
     if details.analyse and sources is not None:
         result["analysis"] = analyse(sources, hypotheses, references[0], languages, rarest)
     return result
-
-
-def _warn(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: str, names: Sequence[str]) -> None:
-    """Print a warning about each text that looks tokenised, lower-cased, or of another language."""
-    found = [tokenised_warning(name, lines) for name, lines in zip(names, [hypotheses, *references], strict=True)]
-    found += case_warning(names, hypotheses, references[0]), language_warning(names[1], references[0], language)
-    for warning in filter(None, found):
-        print(f"warning: {warning}", file=sys.stderr)
 
 
 def checksums_of(

@@ -36,10 +36,7 @@ class Tuning:
 
 
 def choices_of(keys: Sequence[str]) -> list[list[str]]:
-    """Return all combinations of values such as length_penalty=0.2,0.6 and beam_size=4,8.
-
-    Raises ConfigError if an argument has another form, or a key occurs twice.
-    """
+    """Return all combinations of values such as beam_size=4,8. Raises ConfigError for another form, or a key twice."""
     values: dict[str, list[str]] = {}
     for key in keys:
         name, _, listed = key.partition("=")

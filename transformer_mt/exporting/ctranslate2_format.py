@@ -108,9 +108,7 @@ def _fill_embeddings(spec: TransformerSpec, trained: Trained) -> None:
 
 
 def _fill_attention(spec: MultiHeadAttentionSpec, trained: Trained, attention: str, residual: str) -> None:
-    """Fill the weights of an attention. In CTranslate2, self-attention has one matrix for queries, keys and values;
-    cross-attention has one for queries, and one for keys and values.
-    """
+    """CTranslate2's self-attention has one matrix for queries, keys and values; cross-attention has two."""
     weight = trained.weights[f"{attention}.in_projection.weight"]
     bias = trained.weights[f"{attention}.in_projection.bias"]
     *inputs, output = spec.linear

@@ -7,7 +7,6 @@ matrices have the same order. So the export puts the columns of every matrix int
 D model width  V vocabulary
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, SUPPORTE
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.search_settings import DecodingConfig
-from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.files import write_json, write_whole
 
 _SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
 
@@ -41,12 +40,12 @@ def write(trained: Trained, directory: Path) -> None:
     save_file(marian_weights(trained), directory / "model.safetensors", {"format": "pt"})
     config, tokenizer = trained.config, trained.tokenizer
     sizes = {"vocab_size": tokenizer.source_vocab_size, "decoder_vocab_size": tokenizer.target_vocab_size}
-    _write_json(directory / "config.json", _architecture(trained.model) | sizes)
-    _write_json(directory / "generation_config.json", _generation(config.decoding, config.model.max_positions))
-    _write_json(directory / "tokenizer_config.json", _tokenizer(config, tokenizer.joint, tokenizer.target))
-    _write_json(directory / "vocab.json", _ids(tokenizer.source))
+    write_json(directory / "config.json", _architecture(trained.model) | sizes)
+    write_json(directory / "generation_config.json", _generation(config.decoding, config.model.max_positions))
+    write_json(directory / "tokenizer_config.json", _tokenizer(config, tokenizer.joint, tokenizer.target))
+    write_json(directory / "vocab.json", _ids(tokenizer.source))
     if not tokenizer.joint:
-        _write_json(directory / "target_vocab.json", _ids(tokenizer.target))
+        write_json(directory / "target_vocab.json", _ids(tokenizer.target))
     write_whole(directory / "source.spm", tokenizer.source.serialized_model_proto())
     write_whole(directory / "target.spm", tokenizer.target.serialized_model_proto())
 
@@ -65,13 +64,9 @@ def marian_weights(trained: Trained) -> dict[str, Array]:
 
 
 def _embeddings(trained: Trained) -> dict[str, Array]:
-    match trained.model.tied_embeddings:
-        case "all":
-            return {"model.shared.weight": trained.target_embedding_VD}
-        case "target":
-            output = {}
-        case "none":
-            output = {"lm_head.weight": trained.output_VD}
+    if trained.model.tied_embeddings == "all":
+        return {"model.shared.weight": trained.target_embedding_VD}
+    output = {"lm_head.weight": trained.output_VD} if trained.model.tied_embeddings == "none" else {}
     return output | {
         "model.encoder.embed_tokens.weight": trained.source_embedding_VD,
         "model.decoder.embed_tokens.weight": trained.target_embedding_VD,
@@ -175,7 +170,3 @@ def _tokenizer(config: Config, joint: bool, target: SentencePieceProcessor) -> d
 
 def _ids(processor: SentencePieceProcessor) -> dict[str, int]:
     return {processor.id_to_piece(i): i for i in range(processor.get_piece_size())}
-
-
-def _write_json(path: Path, values: dict[str, Any]) -> None:
-    write_whole(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

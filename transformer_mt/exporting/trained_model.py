@@ -74,10 +74,7 @@ def random_pairs(trained: Trained, count: int) -> list[tuple[list[int], list[int
 
 
 def unsupported_setting(model: ModelConfig, supported: set[str]) -> str | None:
-    """The reason why a format that supports only the settings in `supported` cannot store this model; None if it can.
-
-    Thus `export` also rejects settings that are added later, until someone adds them to the format.
-    """
+    """Why a format that supports only the settings in `supported` cannot store this model; None if it can."""
     if not isinstance(model, TransformerConfig):
         return f"it supports only Transformers, and this model has model.kind={model.kind}"
     for key, field in type(model).model_fields.items():

@@ -6,7 +6,6 @@ search also freezes the weights, and on a GPU it records its steps as CUDA graph
 Other rooms use:
 
     cuda_graphs: CudaCapture, make_room, with_cuda_graphs
-    ensemble: Ensemble
     fast: build_model, check_memory
     frozen: frozen
 """

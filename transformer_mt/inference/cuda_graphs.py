@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.frozen import FrozenTransformer
 from transformer_mt.inference.frozen_state import FrozenState
+from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 
 
@@ -87,8 +87,7 @@ MOST_GRAPHS = 128  # if there would be more, all are discarded, so that seldom u
 
 Step = Callable[[], Tensor]
 Capture = Callable[[Step], tuple[Tensor, Step]]
-"""Runs a step. Returns its result, and a function that replays it: the same kernels on the same memory, with its new
-content."""
+"""Runs a step. Returns its result, and a function that replays it on the new content of the same memory."""
 
 
 def with_cuda_graphs(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Seq:
@@ -121,8 +120,7 @@ def make_room(model: Seq2Seq, batches: Sequence[tuple[int, int]], width: int) ->
 class CudaCapture:
     """Captures steps, on another stream than the one that replays them.
 
-    The graphs share the memory of their intermediate results. After all of them are deleted, PyTorch does not let new
-    graphs use that memory: they need another CudaCapture.
+    The graphs share memory, which PyTorch does not let new graphs use after all are deleted: make another CudaCapture.
     """
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
@@ -260,12 +258,7 @@ class CudaGraphTransformer(Seq2Seq):
         logits_BWV = self._run(sizes)[:B, :W].clone()
         shown: dict[str, Any] = {name: memory.shown for name, memory in self.of_state.items()}
         state = replace(
-            state,
-            **shown,
-            position=state.position + 1,
-            used=state.used + W,
-            turn=self.turn,
-            width=sizes.width,
+            state, **shown, position=state.position + 1, used=state.used + W, turn=self.turn, width=sizes.width
         )
         return logits_BWV, state
 

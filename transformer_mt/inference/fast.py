@@ -1,7 +1,6 @@
 """Makes the model of a configuration, with its faster forms.
 
-Parts of a model are replaced by class, and functions of training and search by name. A search also has another form of
-the complete Transformer (frozen.py).
+Parts of a model are replaced by class, and functions of training and search by name. Searches also use frozen.py.
 
 N packed tokens  B sentences  S, T positions  D model width  H heads  K width of a head
 """
@@ -76,11 +75,6 @@ class FastVariedAttention(VariedAttention):
 class FastTransformer(VariedTransformer):
     """Computes the keys and values of packed sources for all layers in one product."""
 
-    @property
-    def goes_without_padding(self) -> bool:
-        """Whether only attention needs the padding of rows."""
-        return self.goes_packed and not self.config.attention_window
-
     def memories(self, memory_BSD: Tensor, see: Sight) -> list[Memory]:
         if not isinstance(see, Segments):
             return super().memories(memory_BSD, see)
@@ -96,9 +90,13 @@ class FastTransformer(VariedTransformer):
 
 def real_features(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
     """The features of each real target token, ND. On CPUs it leaves out padding, if the model supports this."""
-    if not isinstance(model, FastTransformer) or not model.goes_without_padding or source_BS.is_cuda:
-        return model.features(source_BS, decoder_input_BT)[decoder_input_BT != PAD]
-    return model.features(unpadded(source_BS), unpadded(decoder_input_BT))
+    if (
+        isinstance(model, FastTransformer)
+        and model.goes_packed
+        and not (model.config.attention_window or source_BS.is_cuda)
+    ):
+        return model.features(unpadded(source_BS), unpadded(decoder_input_BT))
+    return model.features(source_BS, decoder_input_BT)[decoder_input_BT != PAD]
 
 
 FASTER: dict[type[nn.Module], type[nn.Module]] = {
@@ -132,10 +130,7 @@ def fast(model: Seq2Seq) -> Seq2Seq:
 def build_model(
     config: ModelConfig, source_vocab_size: int, target_vocab_size: int, kernels: Kernels = "fast"
 ) -> Seq2Seq:
-    """A model with random weights from PyTorch's generator; `plain` runs the code in models/ itself.
-
-    Raises ConfigError if the weights do not fit into this machine's memory.
-    """
+    """A model with random weights; `plain` runs the code in models/ itself. Raises ConfigError if it is too large."""
     with ShapesOnly():
         check_memory(_plain_model(config, source_vocab_size, target_vocab_size))
     model = _plain_model(config, source_vocab_size, target_vocab_size)
@@ -169,7 +164,8 @@ def check_memory(model: nn.Module, numbers_per_weight: int = 1) -> None:
 def _plain_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Seq2Seq:
     match config:
         case TransformerConfig():
-            transformer = VariedTransformer if is_varied(config) else Transformer
+            is_plain = config.positions == "sinusoidal" and config.activation == "relu" and not config.attention_window
+            transformer = Transformer if is_plain and not config.why_not_packed() else VariedTransformer
             return transformer(config, source_vocab_size, target_vocab_size)
         case RnnConfig():
             return Rnn(config, source_vocab_size, target_vocab_size)
@@ -177,9 +173,3 @@ def _plain_model(config: ModelConfig, source_vocab_size: int, target_vocab_size:
             return Convolutional(config, source_vocab_size, target_vocab_size)
         case _:
             assert_never(config)
-
-
-def is_varied(config: TransformerConfig) -> bool:
-    """Whether these settings need options that models/transformer.py does not have."""
-    others = config.positions != "sinusoidal" or config.activation != "relu" or config.attention_window != 0
-    return others or bool(config.why_not_packed())

@@ -8,7 +8,7 @@ R rows  D model width  H heads  K width of a head  X sentences times heads  F in
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
@@ -17,7 +17,6 @@ from torch.nn import functional as F
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import PAD
-from transformer_mt.inference.ensemble import Ensemble
 from transformer_mt.inference.fast import FASTER_FUNCTIONS
 from transformer_mt.inference.frozen_state import (
     MOST_POSITIONS,
@@ -29,11 +28,11 @@ from transformer_mt.inference.frozen_state import (
     with_zeros,
 )
 from transformer_mt.kernels.matmul import Matmul, best_matmul
+from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
-from transformer_mt.models.variants import VariedFeedForward
+from transformer_mt.models.variants import ACTIVATIONS, VariedFeedForward
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": lambda x_RF: x_RF, "gelu": F.gelu, "swiglu": F.silu}
 FEW_HEADS = 100  # heads of all sentences together: if there are fewer, or one hypothesis, MKL multiplies faster
 
 
@@ -110,8 +109,7 @@ class FrozenTransformer(Seq2Seq):
         )
 
     def _with_round_length(self, source_BS: Tensor) -> Tensor:
-        """Pad a single sentence to a multiple of 8 positions. For each new size of a product, oneDNN first compiles
-        code, which takes two milliseconds or more."""
+        """Pad a single sentence to a multiple of 8 positions: for each new size, oneDNN compiles code for 2 ms."""
         room = -source_BS.shape[1] % 8
         if len(source_BS) > 1 or source_BS.shape[1] + room > len(self.model.positions.table_TD):
             return source_BS
@@ -176,7 +174,7 @@ class _FeedForward:
         self.inner = matmul.of(feed_forward.inner, many_rows, relu)
         self.outer = matmul.of(feed_forward.outer, many_rows)
         self.factor = matmul.of(varied.factor, many_rows) if varied and activation == "swiglu" else None
-        self.activation = ACTIVATIONS[activation]
+        self.activation = (lambda x_RF: x_RF) if relu else ACTIVATIONS[activation]
         self.residual = _Residual(residual)
 
     def __call__(self, x_RD: Tensor) -> Tensor:

@@ -63,10 +63,7 @@ def equal_chunks(num_rows: int, most: int) -> int:
 
 
 def softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns log sum_j exp z_j and z_y, both N1, and softmax(z) - (1 - eps) e_y, NV, all computed in fp32.
-
-    Overwrites the logits.
-    """
+    """Returns log sum_j exp z_j and z_y, N1, and softmax(z) - (1 - eps) e_y, NV, in fp32. Overwrites the logits."""
     gradient_type, logits_NV = logits_NV.dtype, logits_NV.float()
     label_logit_N1 = logits_NV.gather(1, labels_N1)
     top_logit_N1 = logits_NV.amax(dim=-1, keepdim=True)
@@ -80,9 +77,8 @@ def softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float)
 def fused_softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
     """Returns what `softmax_and_gradient` returns; the gradient replaces the logits, in their type.
 
-    Each value depends on its own row only, and replaces the value that was read. So the compiler makes one kernel of
-    this function, which reads the logits twice (for maximum and sum together, then for the probabilities) and needs no
-    other memory of size NV.
+    Each value depends on its own row only, and replaces the value that was read. So the compiler makes one kernel,
+    which reads the logits twice (for maximum and sum, then for the probabilities), and needs no other NV of memory.
     """
     in_fp32_NV = logits_NV.float()
     is_label_NV = torch.arange(logits_NV.shape[1], device=logits_NV.device) == labels_N1
@@ -98,10 +94,7 @@ def fused_softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: 
 def compiled_softmax_and_gradient(
     logits_NV: Tensor, labels_N1: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns what `fused_softmax_and_gradient` returns, by one kernel, which is compiled once for any number of rows.
-
-    In validation, each batch has another number of tokens, and so has each part of a split batch.
-    """
+    """Returns what `fused_softmax_and_gradient` returns, by one kernel, compiled once for any number of rows."""
     for rows in (logits_NV, labels_N1):
         torch._dynamo.maybe_mark_dynamic(rows, 0)
     return _compiled()(logits_NV, labels_N1, smoothing)

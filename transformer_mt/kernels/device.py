@@ -48,9 +48,8 @@ def choose_device(name: str, precision: str, num_threads: int = 0) -> Device:
     """The device with that name, ready to use; `auto` is a GPU if CUDA has one, otherwise the CPU.
 
     The precision `auto` is bf16 on a device that multiplies bf16 faster than fp32, otherwise fp32. Raises ConfigError.
-    Choosing the CPU changes settings of the whole process, such as its number of threads: see
-    `kernels.matmul.set_up_cpu`. Choosing a GPU makes it this thread's current GPU, on which Triton's kernels run, and
-    turns cuDNN's attention off for the whole process.
+    The CPU changes settings of the whole process (`kernels.matmul.set_up_cpu`). A GPU becomes this thread's current
+    one, on which Triton's kernels run, and turns cuDNN's attention off for the whole process.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

@@ -23,8 +23,7 @@ class Linear(nn.Linear):
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """F.linear(x, weight, bias). On a CPU, this adds the bias after the product.
 
-    There F.linear first copies the bias into all rows and then adds the product, which takes a tenth longer if the
-    output is wider than the input.
+    There F.linear copies the bias into all rows first, which takes a tenth longer if the output is the wider side.
     """
     if x.device.type != "cpu":
         return F.linear(x, weight, bias)
@@ -33,10 +32,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """F.relu(F.linear(x, weight, bias)).
-
-    On a GPU, the product replaces negative numbers by 0 before it writes. F.relu would read and write all of it again.
-    """
+    """F.relu(F.linear(x, weight, bias)). On a GPU, the product replaces negative numbers by 0 before it writes."""
     if x.device.type != "cpu":
         return rows_linear_relu(x, weight, bias)
     return F.relu(linear(x, weight, bias), inplace=True)
@@ -71,8 +67,7 @@ class _LinearRelu(Function):
 def linear_maps(x: Tensor, maps: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, ...]:
     """[F.linear(x, weight, bias) for weight, bias in maps], all of the same width, in one product.
 
-    A GPU then reads x once and writes its gradient once. CPUs are 5 to 20 % slower with it than with separate
-    products.
+    A GPU then reads x once and writes its gradient once. CPUs are 5 to 20 % slower than with separate products.
     """
     weights, biases = zip(*maps, strict=True)
     return linear(x, torch.cat(weights), torch.cat(biases)).chunk(len(maps), dim=-1)

@@ -1,7 +1,6 @@
 """Settings of PyTorch for fast products on a CPU, and linear maps with weights that no longer change.
 
-The settings change how fast PyTorch computes and how much memory it holds. The results of fp32 products stay exact to
-fp32.
+The settings change PyTorch's speed and memory. The results of fp32 products stay exact to fp32.
 
 Each linear map equals F.linear(x, weight, bias), followed by F.relu if requested; in int8, up to rounding.
 
@@ -116,7 +115,6 @@ class Matmul:
         """x -> F.linear(x, weight, bias), or F.relu of it with `relu`. Copies the weight.
 
         `many_rows`: x never has only one row, or the weight is so large that this does not matter; saves memory.
-        The weight must be on the device of x.
         """
         weight_FD, bias_F = weight_FD.detach(), None if bias_F is None else bias_F.detach()
         if self.quantization == "int8":
@@ -140,8 +138,7 @@ def most_of_weights() -> int:
     """The largest weight in int8, for this processor.
 
     x86 without VNNI multiplies unsigned inputs by signed weights two at a time, and clips the sum of the two products
-    to 16 bits. FBGEMM does not use VNNI of 256 bits. A user who makes PyTorch compute as on AVX2 (ATEN_CPU_CAPABILITY)
-    may have set the same for oneDNN (ONEDNN_MAX_CPU_ISA), which then does not use VNNI either.
+    to 16 bits. FBGEMM does not use VNNI of 256 bits, nor does oneDNN if it is told to compute as on AVX2.
     """
     has_vnni = torch.cpu.get_capabilities().get("avx512_vnni") and torch.backends.cpu.get_cpu_capability() != "AVX2"
     return INT8_MOST_OF_PAIRS if platform.machine() in X86 and not has_vnni else INT8_MOST
@@ -189,15 +186,11 @@ def _packed_product(weight_FD: Tensor, bias_F: Tensor | None, many_rows: bool, r
 
 
 def _int8_product(weight_FD: Tensor, bias_F: Tensor | None, relu: bool) -> LinearMap:
-    """Equals F.linear(x, weight, bias) up to rounding to int8: by oneDNN for large results, else by FBGEMM.
-
-    A call of FBGEMM begins in half of oneDNN's time.
-    """
+    """Equals F.linear(x, weight, bias) up to rounding to int8: by oneDNN for large results, else by FBGEMM."""
     scale_F = (weight_FD.abs().amax(dim=1) / most_of_weights()).clamp_min(LEAST_SCALE).double()
     zero_F = torch.zeros(len(weight_FD), dtype=torch.long)
     with warnings.catch_warnings():
-        # PyTorch plans to remove its quantised tensors, but has no other way to these products. Only the packing of the
-        # weight needs one.
+        # PyTorch plans to remove quantised tensors, but has no other way to these products.
         warnings.simplefilter("ignore")
         quantized_FD = torch.quantize_per_channel(weight_FD.float(), scale_F, zero_F, 0, torch.qint8)
     quantized = torch.ops.quantized

@@ -23,8 +23,7 @@ Attention = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 class Near:
     """Each word of a padded row may see real words at most `window` positions away, and itself.
 
-    Each position sees itself, so that also padding far from any word sees something: a softmax over nothing is NaN, and
-    its gradient would make all other gradients NaN.
+    Each position sees itself, so that padding sees something, too: a softmax over nothing has gradients of NaN.
     """
 
     real_BT: Tensor
@@ -84,14 +83,12 @@ SHORT_WIDTHS = (16, 32, 64, 128)  # of heads; a tile's sides are powers of two
 class Segments:
     """A mask for sentences that are packed end to end: a query sees the keys of its own segment.
 
-    Segment i has the rows offsets[i] to offsets[i + 1]. The segments cover every row, on both sides, and a segment with
-    queries has keys.
+    Segment i has the rows offsets[i] to offsets[i + 1]. Each row is in a segment, and a segment with queries has keys.
     """
 
     query_offsets: Tensor
-    """int32 [segments + 1]."""
     key_offsets: Tensor
-    """int32 [segments + 1]."""
+    """Both int32 [segments + 1]."""
     max_queries: int
     """The most queries of a segment, or an upper bound; with a constant one, a compiled graph serves all batches."""
     max_keys: int
@@ -109,8 +106,7 @@ class Segments:
 def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)) V (eq. 1) of sentences that are packed end to end, each separately; NHK.
 
-    CUDA computes nothing across segments: it uses tiles of 32 words if all segments are short, otherwise FlashAttention
-    (only for fp16 and bf16). Elsewhere it is the plain formula.
+    CUDA uses tiles of 32 words if all segments are short, else FlashAttention (only fp16 and bf16); CPUs the formula.
     """
     if query_NHK.is_cuda:
         if not are_short(segments, query_NHK.shape[-1]):

@@ -82,10 +82,7 @@ class _RDrop(Function):
 def _loss_and_gradients(
     logits_2NV: Tensor, labels_N1: Tensor, smoothing: float, alpha: float
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """Both sums of `r_drop`, and the gradient of the first with respect to the logits of each pass, NV, at least fp32.
-
-    Overwrites the logits.
-    """
+    """Both sums of `r_drop`, and the first's gradients for the logits of each pass, NV. Overwrites the logits."""
     precision = torch.promote_types(logits_2NV.dtype, torch.float32)
     log_probs_2NV = logits_2NV.to(precision)
     torch.log_softmax(log_probs_2NV, dim=-1, out=log_probs_2NV)

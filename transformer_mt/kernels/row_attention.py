@@ -1,8 +1,7 @@
 """Attention of sentences that are packed end to end, computed in padded rows. For training on CPUs.
 
 It and its gradients equal F.scaled_dot_product_attention(query, key, value, attn_mask=mask) for each sentence. On a
-CPU, products of matrices of the same shape are fast, so attention pads the rows. No other part of the model needs this
-padding, which is a tenth of the positions in batches that are sorted by length.
+CPU, products of matrices of one shape are fast, so attention pads the rows. No other part of the model needs padding.
 
 B sentences  T query positions  S key positions  N all queries  M all keys  H heads  K width of a head
 """

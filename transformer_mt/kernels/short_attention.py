@@ -3,11 +3,9 @@
 FlashAttention computes 128 queries by 128 keys of one sentence at a time: a sentence of 25 words fills 4 % of such a
 tile. Here a tile is 32 by 32. Otherwise it is the same algorithm (Dao et al. 2022, arXiv 2205.14135): the scores of a
 tile are never in memory, the softmax is accumulated over tiles, and the backward pass computes the weights again, from
-the logarithm of the sum that the forward pass has saved. One program makes each sum in a fixed order, so the same input
-gives the same output.
+the logarithm of the sum that the forward pass has saved. Sums have a fixed order, so results can be repeated.
 
-It equals the plain formula in `packed_attention.variable_length_attention`. This module can be imported only where
-Triton is installed.
+Equals the plain formula in `packed_attention.variable_length_attention`. Importing this module needs Triton.
 
 N packed queries  M packed keys  H heads  K width of a head
 """

@@ -1,7 +1,6 @@
 """The kernels of `short_attention` for GPUs: the formulas for one part of one sentence and one head, tile by tile.
 
-After the end of its sentence, a tile has rows of zeros. They change nothing: no query sees such keys, and the outputs
-of such queries are not written.
+After the end of its sentence, a tile has rows of zeros. No query sees such keys, and such queries write no output.
 
 K width of a head  Q queries of a tile  S keys of a tile
 """

@@ -32,8 +32,7 @@ def most_probable(logits_AWV: Tensor) -> Tensor:
 def best_continuations(log_probs_AWV: Tensor, log_prob_AW: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Equals `decoding.search.best_continuations`, except for the order of equal sums.
 
-    The `count` best words are in the `count` groups with the best maxima. Word v belongs to group v % G, so the maxima
-    of all groups are computed side by side.
+    The `count` best words are in the `count` groups with the best maxima. Word v belongs to group v % G.
     """
     A, W, V = log_probs_AWV.shape
     G = _num_groups(V)
@@ -67,9 +66,6 @@ def _num_groups(num_words: int) -> int:
 
 @cache
 def _nearest_divisor(number: int, near: float, multiple_of: int = 1) -> int:
-    """The divisor of `number` that is a multiple of `multiple_of` and has the ratio to `near` that is nearest to 1.
-
-    `number` itself if there is no such divisor.
-    """
+    """The divisor of `number` that is a multiple of `multiple_of` and nearest to `near` by ratio; else `number`."""
     divisors = [divisor for divisor in range(multiple_of, number + 1, multiple_of) if number % divisor == 0]
     return min(divisors, key=lambda divisor: abs(math.log(divisor / near)), default=number)

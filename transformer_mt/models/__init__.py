@@ -8,11 +8,12 @@ Other rooms use:
     attention: Sight
     attention_weights: attends_to_source, Attention, attention_to_source, attention_weights, FloatArray, index_of
     convolutional: Convolutional
+    ensemble: Ensemble
     interface: DecoderState, Seq2Seq
     layouts: Packed, Sentences, unpadded, whole_mask
     multi_head: Memory, MultiHeadAttention
     positions: sinusoidal
     rnn: Rnn
     transformer: DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer
-    variants: VariedAttention, VariedFeedForward, VariedTransformer
+    variants: ACTIVATIONS, VariedAttention, VariedFeedForward, VariedTransformer
 """

@@ -3,26 +3,26 @@
 L layers  B sentences  H heads  S source positions  T target positions
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_mt.base.errors import TranslationError, UserError
 from transformer_mt.models.attention import Sight
 from transformer_mt.models.convolutional import Convolutional
+from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.models.layouts import Sentences, whole_mask
+from transformer_mt.models.layouts import whole_mask
 from transformer_mt.models.multi_head import MultiHeadAttention
 from transformer_mt.models.rnn import Rnn
 from transformer_mt.models.transformer import EncoderLayer, Transformer
-from transformer_mt.models.variants import VariedTransformer
 
 FloatArray = NDArray[np.float32]
 Attention = Literal["cross", "encoder", "decoder"]
@@ -39,14 +39,9 @@ class AttentionWeights:
 
     @classmethod
     def to_source(cls, cross_LBHTS: Tensor) -> Self:
-        """The weights of a model without self-attention, which attends only to the source."""
+        """The weights of a model without self-attention."""
         _, B, _, T, S = cross_LBHTS.shape
         return cls(cross_LBHTS.new_zeros(0, B, 1, S, S), cross_LBHTS.new_zeros(0, B, 1, T, T), cross_LBHTS)
-
-    def heads(self, attention: Attention, layer: int) -> Tensor:
-        """The weights of one layer, BHTS, BHSS or BHTT. Layer numbers and UserError are those of `index_of`."""
-        layers = {"cross": self.cross_LBHTS, "encoder": self.encoder_LBHSS, "decoder": self.decoder_LBHTT}[attention]
-        return layers[index_of(attention, layer, len(layers))]
 
 
 def index_of(attention: Attention, layer: int, num_layers: int) -> int:
@@ -66,16 +61,9 @@ def index_of(attention: Attention, layer: int, num_layers: int) -> int:
     return layer - 1 if layer else max(0, num_layers - 2)
 
 
-@runtime_checkable
-class Ensembled(Protocol):
-    """Several models that translate together."""
-
-    def members(self) -> list[Seq2Seq]: ...
-
-
 def attends_to_source(model: Seq2Seq) -> bool:
     """Whether the model attends to the source. If not, `attention_weights` raises TranslationError."""
-    models = model.members() if isinstance(model, Ensembled) else [model]
+    models = model.members() if isinstance(model, Ensemble) else [model]
     return all(not isinstance(each, Rnn) or each.attends_to_source() for each in models)
 
 
@@ -85,28 +73,27 @@ def attention_to_source(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Ten
     Rows sum to one, or to less with predictive local attention. `layer` is a decoder layer: 1 is the lowest, 0 the last
     but one (Garg et al. 2019) or the only one. Raises TranslationError, and UserError if there is no such layer.
     """
-    if isinstance(model, Ensembled):
+    if isinstance(model, Ensemble):
         of_models = [attention_to_source(each, source_BS, decoder_input_BT, layer) for each in model.members()]
         return torch.stack(of_models).mean(dim=0)
-    return attention_weights(model, source_BS, decoder_input_BT).heads("cross", layer).mean(dim=1)
+    cross_LBHTS = attention_weights(model, source_BS, decoder_input_BT).cross_LBHTS
+    return cross_LBHTS[index_of("cross", layer, len(cross_LBHTS))].mean(dim=1)
 
 
 def attention_weights(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> AttentionWeights:
-    """The weights of every attention; for an ensemble, its models' mean attention to the source.
-
-    Raises TranslationError if there is no attention.
-    """
-    record: list[Tensor] = []
+    """The weights of every attention; of an ensemble, the mean to the source. Raises TranslationError if none."""
     match model:
         case Transformer():
             return _of_transformer(model, source_BS, decoder_input_BT)
         case Convolutional():
-            model.features(source_BS, decoder_input_BT, record)
-            return AttentionWeights.to_source(torch.stack(record))  # of one head each
+            with last_outputs(model.decoder) as cross_LB1TS:
+                model.features(source_BS, decoder_input_BT)
+            return AttentionWeights.to_source(torch.stack(cross_LB1TS))
         case Rnn() if model.attends_to_source():
-            model.features(source_BS, decoder_input_BT, record)
-            return AttentionWeights.to_source(torch.cat(record, dim=2)[None])
-        case Ensembled():
+            with last_outputs([model.decoder.context]) as cross_B1TS:  # of all words, or of one after the other
+                model.features(source_BS, decoder_input_BT)
+            return AttentionWeights.to_source(torch.cat(cross_B1TS, dim=2)[None])
+        case Ensemble():
             mean_BTS = attention_to_source(model, source_BS, decoder_input_BT, layer=0)
             return AttentionWeights.to_source(mean_BTS[None, :, None])
     raise TranslationError(
@@ -120,11 +107,20 @@ def _of_transformer(model: Transformer, source_BS: Tensor, decoder_input_BT: Ten
     decoder = [layer.self_attention for layer in model.decoder_layers()]
     cross = [layer.cross_attention for layer in model.decoder_layers()]
     with recorded(encoder) as of_encoder, recorded(decoder) as of_decoder, recorded(cross) as to_source:
-        if isinstance(model, VariedTransformer):  # in padded rows, even if another layout is faster
-            model.features(Sentences(source_BS), Sentences(decoder_input_BT))
-        else:
-            model.features(source_BS, decoder_input_BT)
+        model.features(source_BS, decoder_input_BT)
     return AttentionWeights(torch.stack(of_encoder), torch.stack(of_decoder), torch.stack(to_source))
+
+
+@contextmanager
+def last_outputs(modules: Iterable[nn.Module]) -> Iterator[list[Tensor]]:
+    """Record the last of the outputs of these modules, at each call."""
+    outputs: list[Tensor] = []
+    hooks = [each.register_forward_hook(lambda _, __, output: outputs.append(output[-1])) for each in modules]
+    try:
+        yield outputs
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 @contextmanager

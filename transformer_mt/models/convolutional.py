@@ -76,9 +76,9 @@ class DecoderLayer(nn.Module):
         self.score = Dot()
 
     def forward(
-        self, x_BWTD: Tensor, past_BWPD: Tensor, embedded_BWTD: Tensor, memory: Annotations, record: list[Tensor] | None
-    ) -> tuple[Tensor, Tensor]:
-        """The output BWTD, and the past for the next words. Appends the weights BWTS to `record`, if it is given.
+        self, x_BWTD: Tensor, past_BWPD: Tensor, embedded_BWTD: Tensor, memory: Annotations
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The output BWTD, the past for the next words, and the weights BWTS of attention.
 
         The query combines the convolution's output h and the word's embedding g: W h + b + g. What attention reads is
         multiplied by the square root of the number of source words, because a mean has less variance (sec. 3.4).
@@ -91,12 +91,10 @@ class DecoderLayer(nn.Module):
         read_B1QD, weights_B1QS = attention_by(
             self.score, query_B1QD, memory.prepared_B1SA, memory.value_B1SD, memory.mask_B11S
         )
-        if record is not None:
-            record.append(weights_B1QS.view(len(x_BWTD), W, T, -1))
         root_B111 = memory.mask_B11S.sum(dim=-1, keepdim=True).to(read_B1QD.dtype).sqrt()
         read_BWTD = self.out_projection((read_B1QD * root_B111).view_as(x_BWTD))
         output_BWTD = ((state_BWTD + read_BWTD) * HALF_POWER + x_BWTD) * HALF_POWER
-        return output_BWTD, seen_BWID[:, :, T:]
+        return output_BWTD, seen_BWID[:, :, T:], weights_B1QS.view(len(x_BWTD), W, T, -1)
 
 
 @dataclass(frozen=True)
@@ -109,9 +107,8 @@ class ConvolutionalState(DecoderState):
     position: int
 
     def follow(self, parent_BW: Tensor) -> "ConvolutionalState":
-        _, _, _, P, D = self.past_LBWPD.shape
-        parent_LBWPD = parent_BW[None, ..., None, None].expand(len(self.past_LBWPD), -1, -1, P, D)
-        return replace(self, past_LBWPD=self.past_LBWPD.gather(2, parent_LBWPD))
+        sentence_B1 = torch.arange(len(parent_BW), device=parent_BW.device)[:, None]
+        return replace(self, past_LBWPD=self.past_LBWPD[:, sentence_B1, parent_BW])
 
     def keep(self, sentences: Tensor) -> "ConvolutionalState":
         past_LBWPD = self.past_LBWPD.index_select(1, sentences)
@@ -138,9 +135,8 @@ class Convolutional(Seq2Seq):
         self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
         self.dropout = nn.Dropout(config.dropout)
 
-    def features(self, source_BS: Tensor, decoder_input_BT: Tensor, record: list[Tensor] | None = None) -> Tensor:
-        """Appends the attention weights of each layer, B1TS, to `record`, if it is given."""
-        features_B1TD, _ = self._steps(decoder_input_BT[:, None], self.start(source_BS, width=1), record)
+    def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
+        features_B1TD, _ = self._steps(decoder_input_BT[:, None], self.start(source_BS, width=1))
         return features_B1TD[:, 0]
 
     def start(self, source_BS: Tensor, width: int) -> ConvolutionalState:
@@ -167,23 +163,18 @@ class Convolutional(Seq2Seq):
         # The values include the embeddings, which say which word it is; x describes its surroundings (sec. 3.3).
         return Annotations(x_BSD[:, None], ((x_BSD + embedded_BSD) * HALF_POWER)[:, None], mask_B11S)
 
-    def _steps(
-        self, token_BWT: Tensor, state: ConvolutionalState, record: list[Tensor] | None = None
-    ) -> tuple[Tensor, ConvolutionalState]:
+    def _steps(self, token_BWT: Tensor, state: ConvolutionalState) -> tuple[Tensor, ConvolutionalState]:
         """The decoder's output after each of the next T words, BWTD, and the state that includes them."""
         embedded_BWTD = self._embed(self.target_embedding, token_BWT, self.target_positions, state.position)
         x_BWTD, past = self.decoder_input(embedded_BWTD), []
         for layer, past_BWPD in zip(self.decoder, state.past_LBWPD, strict=True):
-            x_BWTD, past_BWPD = layer(x_BWTD, past_BWPD.to(x_BWTD.dtype), embedded_BWTD, state.memory, record)
+            x_BWTD, past_BWPD, _ = layer(x_BWTD, past_BWPD.to(x_BWTD.dtype), embedded_BWTD, state.memory)
             past.append(past_BWPD)
         x_BWTD = self.dropout(self.decoder_output(x_BWTD))
         return x_BWTD, replace(state, past_LBWPD=torch.stack(past), position=state.position + token_BWT.shape[2])
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor, positions: LearnedPositions, first: int) -> Tensor:
-        """Scaled embeddings plus the encodings of their positions, starting at position `first` (sec. 3.1).
-
-        Raises TranslationError if fewer positions have been learned.
-        """
+        """Scaled embeddings plus encodings of positions from `first` on (sec. 3.1). Raises their TranslationError."""
         scale = EMBEDDED * math.sqrt(self.d_model)
         embedded: Tensor = self.dropout(embedding(tokens) * scale + positions.first(first + tokens.shape[-1])[first:])
         return embedded

@@ -33,17 +33,11 @@ class RnnState(DecoderState):
     annotations: Annotations
 
     def follow(self, parent_BW: Tensor) -> "RnnState":
-        parent_BWD = parent_BW[..., None].expand(-1, -1, self.past.output_BWD.shape[-1])
-        parent_CBWD = parent_BWD.expand(len(self.past.carried_CBWD), -1, -1, -1)
-        carried_CBWD = self.past.carried_CBWD.gather(2, parent_CBWD)
-        output_BWD = self.past.output_BWD.gather(1, parent_BWD)
-        return replace(self, past=replace(self.past, carried_CBWD=carried_CBWD, output_BWD=output_BWD))
+        sentence_B1 = torch.arange(len(parent_BW), device=parent_BW.device)[:, None]
+        return replace(self, past=self.past.select(sentence_B1, parent_BW))
 
     def keep(self, sentences: Tensor) -> "RnnState":
-        carried_CBWD = self.past.carried_CBWD.index_select(1, sentences)
-        output_BWD = self.past.output_BWD.index_select(0, sentences)
-        past = replace(self.past, carried_CBWD=carried_CBWD, output_BWD=output_BWD)
-        return RnnState(past, self.annotations.keep(sentences))
+        return RnnState(self.past.select(sentences), self.annotations.keep(sentences))
 
 
 class Rnn(Seq2Seq):
@@ -66,9 +60,8 @@ class Rnn(Seq2Seq):
         self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
         self.dropout = nn.Dropout(config.dropout)
 
-    def features(self, source_BS: Tensor, decoder_input_BT: Tensor, record: list[Tensor] | None = None) -> Tensor:
-        """Appends the attention weights to `record`, if it is given: one tensor B1TS, or several to join along T."""
-        features_B1TD, _ = self._steps(decoder_input_BT[:, None], self.start(source_BS, width=1), record)
+    def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
+        features_B1TD, _ = self._steps(decoder_input_BT[:, None], self.start(source_BS, width=1))
         return features_B1TD[:, 0]
 
     def start(self, source_BS: Tensor, width: int) -> RnnState:
@@ -89,10 +82,10 @@ class Rnn(Seq2Seq):
         """Whether it has attention (model.attention)."""
         return isinstance(self.decoder.context, SourceAttention)
 
-    def _steps(self, token_BWT: Tensor, state: RnnState, record: list[Tensor] | None = None) -> tuple[Tensor, RnnState]:
+    def _steps(self, token_BWT: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
         """The decoder's output after each of the next T words, BWTD, and the state that includes them."""
         x_BWTD = self._embed(self.target_embedding, token_BWT)
-        output_BWTD, past = self.decoder(x_BWTD, state.annotations, state.past, record)
+        output_BWTD, past = self.decoder(x_BWTD, state.annotations, state.past)
         return self.dropout(output_BWTD), replace(state, past=past)
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:

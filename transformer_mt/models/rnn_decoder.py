@@ -8,7 +8,7 @@ C states carried from word to word: one for each layer; for LSTM all hidden stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -23,18 +23,14 @@ Cell = Literal["gru", "lstm", "rnn"]
 
 
 class BidirectionalEncoder(nn.Module):
-    """A recurrence from left to right and another from right to left, each of half the width (Schuster and Paliwal
-    1997; Bahdanau et al. 2015, sec. 3.2)."""
+    """Recurrences of half the width from both ends (Schuster and Paliwal 1997; Bahdanau et al. 2015, sec. 3.2)."""
 
     def __init__(self, cell: Cell, num_layers: int, width: int, dropout: float) -> None:
         super().__init__()
         self.cells = _cells(cell, num_layers, width, width // 2, dropout, bidirectional=True)
 
     def forward(self, x_BSD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The states of both directions at each position, BSD, 0 at padding; and the last state of each direction, BD.
-
-        From left to right, the last state is that of the last real word; from right to left, that of the first word.
-        """
+        """The states of both directions at each position, BSD, 0 at padding; and the last of each direction, BD."""
         packed = pack_padded_sequence(x_BSD, lengths_B.cpu(), batch_first=True, enforce_sorted=False)
         with _onednn_if_able():
             packed_states, last = self.cells(packed)
@@ -168,13 +164,8 @@ class SourceAttention(nn.Module):
             key_BSD = states_BSD[row_B, last_B][:, None].expand_as(states_BSD)
         return Annotations(self.score.prepare(key_BSD[:, None]), states_BSD[:, None], mask_B11S)
 
-    def forward(
-        self, query_BWTD: Tensor, annotations: Annotations, position: int, record: list[Tensor] | None = None
-    ) -> Tensor:
-        """The context of each query, BWTD. The first query belongs to the word at `position`, counted from 0.
-
-        Appends the weights BWTS to `record`, if it is given.
-        """
+    def forward(self, query_BWTD: Tensor, annotations: Annotations, position: int) -> tuple[Tensor, Tensor]:
+        """The context of each query, BWTD, and its weights BWTS. The first query is for word `position`, from 0."""
         W, T = query_BWTD.shape[1:3]
         mask = annotations.mask_B11S
         if self.window:
@@ -186,9 +177,8 @@ class SourceAttention(nn.Module):
         if self.window and self.window.predicts:
             weights_B1QS = weights_B1QS * self.window.nearness(centre_B1Q, mask.shape[-1])
             context_B1QD = weights_B1QS @ annotations.value_B1SD
-        if record is not None:
-            record.append(weights_B1QS.view(len(weights_B1QS), W, T, -1))
-        return context_B1QD.view_as(query_BWTD).to(query_BWTD.dtype)
+        context_BWTD = context_B1QD.view_as(query_BWTD).to(query_BWTD.dtype)
+        return context_BWTD, weights_B1QS.view(len(weights_B1QS), W, T, -1)
 
 
 class FixedVector(nn.Module):
@@ -199,11 +189,9 @@ class FixedVector(nn.Module):
         vector_B11D = vector_BD[:, None, None]
         return Annotations(vector_B11D, vector_B11D, torch.ones_like(vector_B11D[..., 0], dtype=torch.bool)[..., None])
 
-    def forward(
-        self, query_BWTD: Tensor, annotations: Annotations, position: int, record: list[Tensor] | None = None
-    ) -> Tensor:
-        """The vector for each query, BWTD."""
-        return annotations.value_B1SD.expand_as(query_BWTD)
+    def forward(self, query_BWTD: Tensor, annotations: Annotations, position: int) -> tuple[Tensor, Tensor]:
+        """The vector for each query, BWTD, and its weight of 1, BWT1."""
+        return annotations.value_B1SD.expand_as(query_BWTD), torch.ones_like(query_BWTD[..., :1])
 
 
 def build_context(config: RnnConfig) -> SourceAttention | FixedVector:
@@ -234,6 +222,11 @@ class Past:
     position: int = 0
     """The number of words so far."""
 
+    def select(self, *index: Tensor) -> "Past":
+        """The pasts of some sentences or, with a second index, of some hypotheses of each sentence."""
+        of_each_state: tuple[slice | Tensor, ...] = (slice(None), *index)
+        return replace(self, carried_CBWD=self.carried_CBWD[of_each_state], output_BWD=self.output_BWD[index])
+
 
 class RecurrentDecoder(nn.Module, ABC):
     """The same code serves teacher forcing (one hypothesis, T words) and search (W hypotheses, one word)."""
@@ -244,13 +237,8 @@ class RecurrentDecoder(nn.Module, ABC):
         self.recurrence = Recurrence(config.cell, config.decoder_layers, input_width, config.d_model, config.dropout)
 
     @abstractmethod
-    def forward(
-        self, x_BWTD: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None = None
-    ) -> tuple[Tensor, Past]:
-        """The output after each of the next T words, BWTD, and the past that includes them.
-
-        Appends the attention weights to `record`, if it is given: one tensor, or several to join along T.
-        """
+    def forward(self, x_BWTD: Tensor, annotations: Annotations, past: Past) -> tuple[Tensor, Past]:
+        """The output after each of the next T words, BWTD, and the past that includes them."""
 
 
 class LuongDecoder(RecurrentDecoder):
@@ -265,23 +253,19 @@ class LuongDecoder(RecurrentDecoder):
         self.input_feeding = config.input_feeding
         self.combine = _glorot(nn.Linear(2 * config.d_model, config.d_model))
 
-    def forward(
-        self, x_BWTD: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None = None
-    ) -> tuple[Tensor, Past]:
+    def forward(self, x_BWTD: Tensor, annotations: Annotations, past: Past) -> tuple[Tensor, Past]:
         if not self.input_feeding:
-            return self._outputs(x_BWTD, annotations, past, record)
+            return self._outputs(x_BWTD, annotations, past)
         outputs = []
         for x_BW1D in torch.split(x_BWTD, 1, dim=2):
             input_BW1I = torch.cat([x_BW1D, past.output_BWD[:, :, None]], dim=-1)
-            output_BW1D, past = self._outputs(input_BW1I, annotations, past, record)
+            output_BW1D, past = self._outputs(input_BW1I, annotations, past)
             outputs.append(output_BW1D)
         return torch.cat(outputs, dim=2), past
 
-    def _outputs(
-        self, input_BWTI: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None
-    ) -> tuple[Tensor, Past]:
+    def _outputs(self, input_BWTI: Tensor, annotations: Annotations, past: Past) -> tuple[Tensor, Past]:
         state_BWTD, carried_CBWD = self.recurrence(input_BWTI, past.carried_CBWD)
-        context_BWTD = self.context(state_BWTD, annotations, past.position, record)
+        context_BWTD, _ = self.context(state_BWTD, annotations, past.position)
         output_BWTD = self.combine(torch.cat([context_BWTD, state_BWTD], dim=-1)).to(state_BWTD.dtype).tanh()
         return output_BWTD, Past(carried_CBWD, output_BWTD[:, :, -1], past.position + output_BWTD.shape[2])
 
@@ -298,13 +282,11 @@ class BahdanauDecoder(RecurrentDecoder):
         super().__init__(config, input_width=2 * config.d_model)
         self.readout = _glorot(nn.Linear(3 * config.d_model, 2 * config.d_model))
 
-    def forward(
-        self, x_BWTD: Tensor, annotations: Annotations, past: Past, record: list[Tensor] | None = None
-    ) -> tuple[Tensor, Past]:
+    def forward(self, x_BWTD: Tensor, annotations: Annotations, past: Past) -> tuple[Tensor, Past]:
         states, contexts, carried_CBWD = [], [], past.carried_CBWD
         for position, x_BW1D in enumerate(torch.split(x_BWTD, 1, dim=2), start=past.position):
             query_BW1D = carried_CBWD[self.recurrence.top][:, :, None]
-            context_BW1D = self.context(query_BW1D, annotations, position, record)
+            context_BW1D, _ = self.context(query_BW1D, annotations, position)
             state_BW1D, carried_CBWD = self.recurrence(torch.cat([x_BW1D, context_BW1D], dim=-1), carried_CBWD)
             states.append(state_BW1D)
             contexts.append(context_BW1D)

@@ -21,8 +21,7 @@ class Score(nn.Module, ABC):
     """How well each query matches each key: f(Q, K). If a score has weights, each head has its own."""
 
     reads_last_key = False
-    """Whether the score reads only the last key. The caller then puts the key of the last word there, also for a
-    sentence that ends in padding."""
+    """Whether the score reads only the last key. The caller then puts the last word's key there, not padding."""
 
     def prepare(self, key_BHSK: Tensor) -> Tensor:
         """Compute once what depends only on the keys, for all later queries; BHS and any width."""
@@ -100,8 +99,7 @@ class Additive(Score):
 class Concat(Score):
     """w^T [Q; K]: a linear map of query and key, joined, to one number.
 
-    This is a number of the query plus a number of the key. The softmax over keys cancels the first, so every query gets
-    the same weights.
+    A number of the query plus one of the key: the softmax cancels the first, so every query gets the same weights.
     """
 
     def __init__(self, num_heads: int, query_width: int, key_width: int) -> None:
@@ -176,8 +174,7 @@ class FixedLengthAttention(nn.Module):
     def forward(self, query_BTQ: Tensor, key_BUK: Tensor, value_BSV: Tensor) -> tuple[Tensor, Tensor]:
         """The output for the last query, B1O, and the weights of the values, BS, which sum to one.
 
-        Only the last of the U keys is used. Raises TranslationError if there are more values than positions that the
-        score has weights for.
+        Only the last of the U keys is used. Raises TranslationError if there are more values than num_positions.
         """
         query_B11Q, key_B11K = query_BTQ[:, None, -1:], key_BUK[:, None, -1:]
         length = value_BSV.shape[1]

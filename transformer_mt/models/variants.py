@@ -5,8 +5,8 @@ K width of a head  F inner width
 Where sentences are packed (layouts.py), their rows are one axis instead of two: x_BTD is ND, key_BHSK is HNK.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -20,13 +20,11 @@ from transformer_mt.models.scores import attention_by, build_score
 from transformer_mt.models.transformer import FeedForward, Transformer
 from transformer_mt.settings.model_settings import TransformerConfig
 
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swiglu": F.silu}
+
 
 class VariedAttention(MultiHeadAttention):
-    """Multi-head attention with any score (scores.py), and with dropout of the weights."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config.d_model, config.num_heads)
-        self.vary(config)
+    """Multi-head attention with any score (scores.py), and with dropout of the weights. `vary` makes it."""
 
     def vary(self: MultiHeadAttention, config: TransformerConfig) -> None:
         """Turn a plain attention into this class. Its weights stay."""
@@ -51,16 +49,12 @@ class VariedAttention(MultiHeadAttention):
 
 
 class VariedFeedForward(FeedForward):
-    """The feed-forward layer with an activation that is newer than ReLU.
+    """The feed-forward layer with an activation that is newer than ReLU. `vary` makes it.
 
     gelu: x Phi(x), exactly, in place of max(0, x) (Hendrycks and Gimpel 2016). swiglu: (silu(x W1 + b1) *
     (x W3 + b3)) W2 + b2 (Shazeer 2020). With the same ffn_dim, its third matrix adds half as many parameters again;
     with 2/3 of that ffn_dim, it has as many parameters as the others.
     """
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config)
-        self.vary(config)
 
     def vary(self: FeedForward, config: TransformerConfig) -> None:
         """Turn a plain feed-forward layer into this class. Its weights stay."""
@@ -73,15 +67,9 @@ class VariedFeedForward(FeedForward):
             self.factor = factor
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        match self.activation:
-            case "relu":
-                inner_BTF = F.relu(self.inner(x_BTD))
-            case "gelu":
-                inner_BTF = F.gelu(self.inner(x_BTD))
-            case "swiglu":
-                inner_BTF = F.silu(self.inner(x_BTD)) * self.factor(x_BTD)
-            case _:
-                assert_never(self.activation)
+        inner_BTF = ACTIVATIONS[self.activation](self.inner(x_BTD))
+        if self.activation == "swiglu":
+            inner_BTF = inner_BTF * self.factor(x_BTD)
         output_BTD: Tensor = self.outer(inner_BTF)
         return output_BTD
 

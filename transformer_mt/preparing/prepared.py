@@ -11,7 +11,7 @@ from transformer_mt.batches.encoded import FILES, INDEX, KEPT, ShardIndex
 from transformer_mt.preparing.shards import SHARD_FILES
 from transformer_mt.preparing.tokenizer_training import ORIGIN
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, TokenizerConfig
-from transformer_mt.storage.checksums import SUMS, TOKENIZERS, Fault, fault, read_sums, sha256, sums_of, write_sums
+from transformer_mt.storage.checksums import SUMS, TOKENIZERS, Fault, fault, read_sums, sha256, write_sums
 from transformer_mt.storage.files import read_json
 from transformer_mt.text.existing_tokenizer import open_existing
 from transformer_mt.text.tokenizer import Tokenizer
@@ -122,8 +122,8 @@ def write_data_sums(data_dir: Path, summary: bytes, held_out: Iterable[str]) -> 
     """Write the checksums of all files, and of `summary`, which follows. `held_out`: the validation and test sets."""
     shards = [path.relative_to(data_dir).as_posix() for pattern in _SHARDS for path in data_dir.glob(pattern)]
     names = [*_TRAINED_ON, *shards, *(file for split in held_out for file in files_of(split))]
-    sums = sums_of(data_dir, {name for name in names if (data_dir / name).exists()} - {SUMMARY})
-    write_sums(data_dir, sums | {SUMMARY: hashlib.sha256(summary).hexdigest()})
+    files = {name for name in names if (data_dir / name).exists()} - {SUMMARY}
+    write_sums(data_dir, files, {SUMMARY: hashlib.sha256(summary).hexdigest()})
 
 
 def check_data(data_dir: Path, names: Collection[str]) -> None:

@@ -20,7 +20,7 @@ from transformer_mt.corpora.corpus import BadPair, Block
 from transformer_mt.corpora.filters import Languages, PieceFilters, TextFilters
 from transformer_mt.corpora.repeated import Overlaps, pair_key
 from transformer_mt.preparing.data_files import EncodedWriter, Side, put_in_place, writing
-from transformer_mt.storage.checksums import fault, sums_of, write_sums
+from transformer_mt.storage.checksums import fault, write_sums
 from transformer_mt.storage.files import own_name, read_json
 from transformer_mt.text.tokenizer import Tokenizer, clean
 from transformer_mt.text.training_lines import count_sentences
@@ -219,7 +219,7 @@ class ShardWriter:
             self._ids.finish()
             for name, content in contents.items():
                 (self._partial / name).write_bytes(content)
-            write_sums(self._partial, sums_of(self._partial, (*FILES, *contents)))
+            write_sums(self._partial, (*FILES, *contents))
             put_in_place(self._partial, self.shard)
         return record
 

@@ -28,10 +28,7 @@ class Side:
 
 
 def heat_maps_of(maps_MTS: FloatArray, titles: Sequence[str], across: int, rows: Side, columns: Side) -> "Figure":
-    """Draw the maps in a grid with `across` columns, and a bar that explains the colours.
-
-    White is 0, and the darkest blue is 1.
-    """
+    """Draw the maps in a grid with `across` columns, from white for 0 to the darkest blue for 1."""
     M, T, S = maps_MTS.shape
     rows, columns = (Side(side.name, shown(side.pieces)) for side in (rows, columns))
     down = -(-M // across)
@@ -78,8 +75,7 @@ def arcs_of(
 ) -> "Figure":
     """Draw lines from words[word], on the left, to the words on the right: wider and darker for a larger weight.
 
-    Each row of the weights has a colour and a name. If there are several rows, a legend shows the names. A weight of 1
-    has the same width and colour in every picture.
+    Each row of the weights has a colour; a legend names several. A weight of 1 looks the same in every picture.
     """
     left, right = shown(words), shown(seen)
     longest = max(len(left), len(right))

@@ -1,6 +1,5 @@
 """Reads the content of a report from runs, as plain values, with sentences about missing content."""
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
-from safetensors import SafetensorError, safe_open
 
 from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.base.wording import counted
@@ -21,6 +19,7 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import CONFIG, MODEL, checkpoint_path, saved_steps
 from transformer_mt.storage.files import read_json
 from transformer_mt.storage.records import STARTS, Start
+from transformer_mt.storage.weights import read_metadata, read_tensors
 
 SECTIONS = {
     "training": "What was trained on what",
@@ -88,7 +87,6 @@ class Sample:
     source: str
     reference: str
     translations: dict[str, str]
-    """The translation of each run."""
     note: str = ""
 
 
@@ -122,8 +120,7 @@ Form = TypeVar("Form")
 
 
 def open_runs(paths: Sequence[Path], notes: Notes) -> list[Run]:
-    """Open each directory. Raises CheckpointError if it is neither a run nor a model, or is given twice;
-    ConfigError if its configuration cannot be read."""
+    """Open each directory. Raises CheckpointError if it is no run or model, or is given twice; ConfigError."""
     seen: dict[Path, Path] = {}
     for path in paths:
         if (real := path.resolve()) in seen:
@@ -170,21 +167,14 @@ def _open(path: Path, notes: Notes) -> Run:
 
 
 def _weights(path: Path, model: Path) -> tuple[int, str]:
-    """The number of parameters of the model, or else of the newest checkpoint, and of what checkpoints it was made.
-
-    Reads only the header of the file.
-    """
+    """The number of parameters of the model, or else of the newest checkpoint, and of what checkpoints it was made."""
     file, steps = model / MODEL, saved_steps(path)
     if not file.is_file():
         if not steps:
             raise CheckpointError(f"{path} has neither a model nor a checkpoint yet")
         file = checkpoint_path(path, steps[-1]) / MODEL
-    try:
-        with safe_open(file, "np") as weights:
-            shapes = [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118
-            return sum(map(math.prod, shapes)), (weights.metadata() or {}).get("made_of", "")
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{file} cannot be read ({error})") from None
+    num_parameters = sum(tensor.numel() for tensor in read_tensors(file).values())
+    return num_parameters, read_metadata(file).get("made_of", "")
 
 
 def read_record(path: Path, form: TypeAdapter[Form], writer: str) -> Form:

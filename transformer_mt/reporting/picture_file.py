@@ -72,10 +72,7 @@ UNDATED = {"png": ["Software"], "svg": ["Date", "Creator"], "pdf": ["CreationDat
 
 
 def write(path: Path, make: Callable[[], "Figure"], text: str = "") -> None:
-    """Write the picture that `make` draws. `text` is the text in it. The same picture always gives the same bytes.
-
-    Raises UserError as `check` does, or if the file cannot be written.
-    """
+    """Write the picture that `make` draws; `text` is the text in it. Raises UserError, as `check` does."""
     picture_format = check(path)
     with own_style(text), replacing(path) as file:
         nothing = dict.fromkeys(UNDATED[picture_format])
@@ -83,10 +80,7 @@ def write(path: Path, make: Callable[[], "Figure"], text: str = "") -> None:
 
 
 def write_numbers(path: Path, picture: str, numbers: Numbers) -> None:
-    """Write the numbers as .npz, and the name of the picture as `picture`. The same numbers give the same bytes.
-
-    Raises UserError as `check` does, or if the file cannot be written.
-    """
+    """Write the numbers as .npz, and the name of the picture as `picture`. Raises UserError, as `check` does."""
     check(path, NUMBERS)
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, picture=picture, **numbers)
@@ -95,10 +89,7 @@ def write_numbers(path: Path, picture: str, numbers: Numbers) -> None:
 
 @contextmanager
 def own_style(text: str = "", salt: str = "the same names in the same picture") -> Iterator[None]:
-    """Make matplotlib ignore the user's matplotlibrc, and use fonts that have the characters of `text`.
-
-    `salt` goes into the ids of an SVG.
-    """
+    """Ignore the user's matplotlibrc, and use fonts with the letters of `text`. `salt` goes into the ids of an SVG."""
     import matplotlib
 
     with matplotlib.rc_context():

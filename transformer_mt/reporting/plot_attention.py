@@ -131,8 +131,7 @@ class Word:
 def words_of_pieces(pieces: Sequence[str], spaced: bool, *, begins: bool = False, ends: bool = False) -> list[Word]:
     """Return the words of a sentence. Punctuation before and after a word is a separate word.
 
-    `begins` and `ends` say whether the first piece is <s> and the last piece is </s>: these are separate words, too.
-    In a language without spaces, each piece is a word.
+    `begins`: the first piece is <s>; `ends`: the last is </s>. In a language without spaces, each piece is a word.
     """
     first, last = int(begins), len(pieces) - int(ends)
     groups = [[first + number for number in group] for group in written_together(pieces[first:last], spaced)]
@@ -147,11 +146,7 @@ def words_of_pieces(pieces: Sequence[str], spaced: bool, *, begins: bool = False
 
 
 def joined(weights_HTS: FloatArray, rows: Sequence[Word], columns: Sequence[Word]) -> FloatArray:
-    """Return the weights HNM with which words attend to words.
-
-    The weight from a piece to a word is the sum over the pieces of that word. The weight from a word is the mean over
-    its own pieces. So rows that sum to 1 still do.
-    """
+    """Return the weights HNM between words: sums over the pieces of the column, means over those of the row."""
     to_words_HTM = np.stack([weights_HTS[:, :, word.pieces].sum(axis=2) for word in columns], axis=2)
     return np.stack([to_words_HTM[:, word.pieces].mean(axis=1) for word in rows], axis=1)
 

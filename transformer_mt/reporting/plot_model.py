@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.base.languages import PAD, UNK
@@ -15,6 +14,8 @@ from transformer_mt.models.layouts import Sentences, whole_mask
 from transformer_mt.models.positions import sinusoidal
 from transformer_mt.reporting import figures
 from transformer_mt.reporting.picture_command import Command, Picture
+from transformer_mt.storage.checksums import MODEL
+from transformer_mt.storage.weights import read_tensors
 
 MOST_POSITIONS = 4096  # the dot products of all pairs then take 67 MB
 
@@ -49,24 +50,17 @@ def _positions(arguments: argparse.Namespace) -> Picture:
 
 
 def learned_positions(model_dir: Path) -> FloatArray:
-    """Return the table TD of learned positions; that of the source if source and target have different tables.
-
-    Raises UserError if the model has no such table.
-    """
+    """Return the table TD of learned positions (of the source, if there are two). Raises UserError if there is none."""
     check_files(model_dir, "torch")
-    file = model_dir / "model.safetensors"
-    try:
-        with safe_open(file, "np") as weights:
-            names = sorted(name for name in weights.keys() if name.endswith("positions.table_TD"))  # noqa: SIM118
-            if names:
-                table_TD: FloatArray = weights.get_tensor(names[0])  # source_positions come first
-                return table_TD
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{file} cannot be read ({error})") from None
-    raise UserError(
-        f"{model_dir}: this model has no learned positions. Leave MODEL_DIR out to draw sinusoids, or give a model "
-        "trained with model.positions=learned"
-    )
+    weights = read_tensors(model_dir / MODEL)
+    names = sorted(name for name in weights if name.endswith("positions.table_TD"))  # source_positions come first
+    if not names:
+        raise UserError(
+            f"{model_dir}: this model has no learned positions. Leave MODEL_DIR out to draw sinusoids, or give a model "
+            "trained with model.positions=learned"
+        )
+    table_TD: FloatArray = weights[names[0]].numpy()
+    return table_TD
 
 
 def _add_masks(parser: argparse.ArgumentParser) -> None:

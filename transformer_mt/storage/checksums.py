@@ -1,7 +1,6 @@
 """Reads, writes and checks SHA256SUMS, and knows where a run keeps its checkpoints and its model.
 
-Checksums reveal damage: files that were cut short, changed or exchanged. They do not protect from somebody who changes
-a file and its checksum.
+Checksums reveal damage: files that were cut short, changed or exchanged. They are no protection from an attacker.
 """
 
 import hashlib
@@ -36,21 +35,16 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sums_of(directory: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return the checksum of each of these files, by its name. Raises OSError if one cannot be read."""
-    return {name: sha256(directory / name) for name in names}
-
-
-def write_sums(directory: Path, sums: Mapping[str, str]) -> None:
-    """Write SHA256SUMS in one step. Raises UserError if that fails."""
+def write_sums(directory: Path, names: Iterable[str], others: Mapping[str, str] = {}) -> None:
+    """Write SHA256SUMS of these files and of `others`, whose checksums are known. Raises OSError and UserError."""
+    sums = {name: sha256(directory / name) for name in names} | dict(others)
     write_whole(directory / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())))
 
 
 def read_sums(directory: Path) -> dict[str, str]:
     """Return the checksums in SHA256SUMS, by the name of the file.
 
-    Raises OSError if it cannot be read. Raises ValueError, with the number of the line, if a line is not a checksum and
-    the name of a file below the directory, or if a file appears twice.
+    Raises OSError if it cannot be read; ValueError, with the line, if one is of another form or names a file again.
     """
     content = read_regular(directory / SUMS).decode("utf-8", errors="replace")
     sums: dict[str, str] = {}
@@ -146,10 +140,7 @@ def check_model(directory: Path) -> None:
 
 
 def weights_sha256(directory: Path) -> str | None:
-    """Return the SHA-256 of the weights of a model or an export, from its checksums or, if they are missing, computed.
-
-    None if there are no weights.
-    """
+    """Return the SHA-256 of the weights of a model or an export, listed or else computed; None if there are none."""
     name = next((name for name in (MODEL, "model.bin") if (directory / name).is_file()), None)
     if name is None:
         return None

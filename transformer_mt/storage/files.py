@@ -1,8 +1,7 @@
 """Reads regular files only, and replaces a file only when the new one is complete.
 
 Until a file is complete, it has a temporary name that only this program uses. It is also locked, so that the remains of
-a killed process differ from a file that another process is writing. The operating system releases the lock when the
-process ends in any way. (The package filelock would leave a second file beside each output.)
+a killed process differ from a file that another is writing. (The package filelock would leave a second file.)
 """
 
 import errno
@@ -36,10 +35,7 @@ class NotRegularError(OSError):
 
 
 def open_regular(path: Path) -> FileIO:
-    """Open a file to read its bytes.
-
-    Raises NotRegularError, and does not wait, if it is not a regular file. Raises OSError if it cannot be opened.
-    """
+    """Open a file to read its bytes. Raises OSError; NotRegularError, without waiting, if it is a pipe or the like."""
     if path.exists() and not path.is_file():
         raise NotRegularError(path)
     return FileIO(path)
@@ -79,9 +75,8 @@ def replacing(path: Path, patience: float = 0.0, durable: bool = False) -> Itera
 
     The file gets a temporary name beside `path`, and is renamed at the end. As with `>` in a shell, if `path` is a
     link, the target of the link is replaced; a pipe, a device or /dev/stdout is written to directly; and a replaced
-    file keeps its access rights. With `durable`, `path` is complete even after a power failure, because the content
-    reaches the disk before the name. Raises UserError if writing fails, or if another process still writes the same
-    file after `patience` seconds.
+    file keeps its access rights. With `durable`, `path` is complete even after a power failure. Raises UserError if
+    writing fails, or if another process still writes the same file after `patience` seconds.
     """
     try:
         if is_stream(path):
@@ -118,6 +113,11 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """Replace a file by this content. Text becomes UTF-8. Raises UserError if writing fails."""
     with replacing(path, _PATIENCE) as file:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+def write_json(path: Path, content: object) -> None:
+    """Replace a file by this content, as JSON. Raises UserError if writing fails."""
+    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def open_locked(path: Path, patience: float) -> int | None:
@@ -220,10 +220,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """Return the values in a JSON text. Raises the ValueErrors of `read_json`.
-
-    NaN and Infinity are not JSON, and a number such as 1e999 does not fit into a float.
-    """
+    """Return the values in a JSON text. Raises the ValueErrors of `read_json`, also for NaN, Infinity and 1e999."""
     try:
         return json.loads(text, parse_constant=_reject, parse_float=_float, parse_int=_int)
     except RecursionError:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from transformer_mt.base.errors import DirectoryError
-from transformer_mt.storage.files import OWN_SUFFIX, parse_json, read_json, replacing, target_of, write_whole
+from transformer_mt.storage.files import OWN_SUFFIX, parse_json, read_json, replacing, target_of, write_json
 from transformer_mt.storage.own_directory import LOCK, Owner, hold
 
 RECORD = "parts.json"
@@ -29,10 +29,7 @@ class OutputParts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Make or reuse the directory, and lock it against other commands. At the end, delete it if it has no parts.
-
-        Raises the DirectoryErrors of `hold`.
-        """
+        """Make or reuse the directory, and lock it, as `hold` does. At the end, delete it if it has no parts."""
         with hold(self.directory, OWNER):
             try:
                 yield
@@ -47,7 +44,7 @@ class OutputParts:
 
     def begin(self, record: Mapping[str, Any]) -> None:
         """Write the description of the output, before its first part. Raises UserError."""
-        write_whole(self.directory / RECORD, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+        write_json(self.directory / RECORD, record)
 
     def record(self) -> dict[str, Any]:
         """Return the description that `begin` wrote. Raises DirectoryError if it is damaged."""
@@ -76,10 +73,7 @@ class OutputParts:
             file.write(_checksum(checked) + b"\n" + checked)
 
     def read(self, number: int, output: BinaryIO | None = None) -> dict[str, Any]:
-        """Return the notes of a part, and append its content to the output if there is one.
-
-        Raises DirectoryError if it is missing, or not as it was written.
-        """
+        """Return the notes of a part, and append its content to the output. Raises DirectoryError if it is damaged."""
         try:
             checksum, _, checked = self.path(number).read_bytes().partition(b"\n")
             if checksum != _checksum(checked):

@@ -30,10 +30,7 @@ class Owner:
 
 
 def check_own(directory: Path, owner: Owner, inside: Path | None = None) -> None:
-    """Raises DirectoryError, which names the first such entry, if a directory has an entry that is not the owner's.
-
-    If the directory has the owner's lock, everything in it is the owner's. The path `inside` is always allowed in it.
-    """
+    """Raises DirectoryError if a directory without the owner's lock has an entry other than the path `inside`."""
     entries = sorted(os.listdir(directory)) if directory.is_dir() else []
     mark = _mark(directory / LOCK) if LOCK in entries else b""
     if mark == owner.mark:
@@ -54,8 +51,7 @@ def check_own(directory: Path, owner: Owner, inside: Path | None = None) -> None
 def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: float = 0.0) -> Iterator[None]:
     """Make a directory, or reuse one that the owner made, and lock it so that no other process writes to it.
 
-    For `inside` see `check_own`. Raises DirectoryError if the directory contains something that is not the owner's, or
-    if another process still has it locked after `patience` seconds.
+    Raises DirectoryError as `check_own` does, or if another process still has it locked after `patience` seconds.
     """
     check_own(directory, owner, inside)
     with ExitStack() as stack:
@@ -79,8 +75,7 @@ def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: fl
 def temporary_directory(path: Path) -> Iterator[Path]:
     """Make an empty directory beside `path` for its new content, and delete this directory at the end.
 
-    It has a temporary name that only this program uses. The remains of a killed process are deleted first; but if that
-    process had moved the old `path` there, it is moved back. Raises the DirectoryErrors of `hold`.
+    The remains of a killed process are cleared first (see `_clear`). Raises the DirectoryErrors of `hold`.
     """
     place = path.with_name(own_name(path.name))
     owner = Owner("temporary", f"is writing {path}", f"name another place than {path}")
@@ -102,8 +97,7 @@ def temporary_directory(path: Path) -> Iterator[Path]:
 def replacing_directory(path: Path) -> Iterator[Path]:
     """Make a new directory that becomes `path` at the end. After an error, `path` is unchanged.
 
-    A rename cannot replace a directory with content, so the old one is renamed first. If the process is killed between
-    the two renames, `path` is missing until the next call moves the old one back. Raises DirectoryError if that fails.
+    If the process is killed between the two renames, the next call moves the old one back. Raises DirectoryError.
     """
     path = Path(os.path.realpath(path))  # so that "." has a name, and a link is kept
     try:

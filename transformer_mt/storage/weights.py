@@ -38,10 +38,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the weights in a safetensors file, by name.
-
-    Raises CheckpointError if the file is missing or damaged, or if a number in it is not fp32 or not finite.
-    """
+    """Return the weights in a file, by name. Raises CheckpointError, also for numbers that are not fp32 or finite."""
     weights = read_tensors(path)
     check_weights(weights, path)
     return weights
@@ -102,9 +99,8 @@ _CURE = "set XDG_CACHE_HOME to a directory that only you can write to; or, on a 
 def use_own_cache() -> None:
     """Make PyTorch keep compiled code in `~/.cache/transformer_mt`, unless environment variables name another place.
 
-    Call it before the first compilation and before importing torch._inductor. That import makes a directory, by default
-    in the temporary directory and with a name that another user may have used first. Raises ConfigError if our
-    directory cannot be made, or if other users can write to it or to a directory above it.
+    Call it before importing torch._inductor, which makes a directory, by default under a name in the temporary
+    directory that another user may have used first. Raises ConfigError if there is no safe directory.
     """
     try:
         own = _private_directory()
@@ -138,9 +134,8 @@ def make_no_cache() -> None:
 def _private_directory() -> Path:
     """Return a directory for compiled code that only this user can enter, as a path without links.
 
-    It is made if it does not exist. Each directory above it must belong to this user or to root. Other users may write
-    to such a directory only if it is sticky like /tmp, where nobody can rename the files of others. Raises ConfigError
-    if that is not so, OSError and RuntimeError if the directory cannot be made or found.
+    It is made if it does not exist. Each directory above it must belong to this user or to root, and be writable by
+    others only if it is sticky like /tmp. Otherwise raises ConfigError; OSError and RuntimeError if it cannot be made.
     """
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     directory = ((named if named.is_absolute() else Path.home() / ".cache") / "transformer_mt").resolve()

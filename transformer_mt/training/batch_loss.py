@@ -21,8 +21,7 @@ from transformer_mt.training.loss import LossSums, label_smoothed, real_features
 Features = Callable[..., Tensor]
 """`Seq2Seq.features`, which takes packed sentences if the model supports them."""
 
-# Compiling takes about a minute, and each micro-batch without it loses some hundredths of a second: after about this
-# many micro-batches, both cost the same.
+# Compiling takes about a minute: as long as this many micro-batches lose without it.
 PATIENCE_CUDA = 1000
 
 
@@ -47,10 +46,7 @@ class CommonShapes:
 
 
 def patience_on(device: Device) -> int:
-    """How often a shape must come before it is compiled; 0 on a CPU.
-
-    Compiled code rounds differently, and a run on a CPU must give the same numbers if it is interrupted and resumed.
-    """
+    """How often a shape must come before it is compiled; 0 on a CPU, where a resumed run must round in the same way."""
     return PATIENCE_CUDA if device.torch_device.type == "cuda" else 0
 
 

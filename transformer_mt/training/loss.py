@@ -41,12 +41,8 @@ def label_smoothed(
     """
     real_N = labels_N != PAD
     logits_NV = F.linear(features_ND[real_N].to(output_VD.dtype), output_VD, bias_V)
-    return smoothed_nll(logits_NV.log_softmax(dim=-1), labels_N[real_N], smoothing)
-
-
-def smoothed_nll(log_probs_NV: Tensor, labels_N: Tensor, smoothing: float) -> LossSums:
-    """The formula of `label_smoothed`, from the log-probabilities of all words."""
-    nll_N = -log_probs_NV.gather(1, labels_N[:, None]).squeeze(1)
+    log_probs_NV = logits_NV.log_softmax(dim=-1)
+    nll_N = -log_probs_NV.gather(1, labels_N[real_N, None]).squeeze(1)
     uniform_N = -log_probs_NV.mean(dim=-1)
     smoothed_N = (1 - smoothing) * nll_N + smoothing * uniform_N
     return LossSums(smoothed_N.sum(), nll_N.sum().detach())

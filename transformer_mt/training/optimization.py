@@ -69,13 +69,7 @@ def learning_rate(step: int, settings: TrainingConfig) -> float:
 
 def depends_on_end(settings: TrainingConfig) -> bool:
     """Whether another max_steps would have changed the rates of earlier updates. Then a run must keep its max_steps."""
-    match settings.schedule:
-        case "linear" | "cosine" | "cooldown":
-            return True
-        case "inverse_sqrt" | "constant":
-            return False
-        case _:
-            assert_never(settings.schedule)
+    return settings.schedule not in ("inverse_sqrt", "constant")
 
 
 def build_optimizer(model: nn.Module, settings: TrainingConfig) -> torch.optim.Optimizer:

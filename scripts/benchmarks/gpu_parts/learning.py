@@ -12,7 +12,7 @@ from benchmarks.gpu_parts.text import Prepared, prepared
 from benchmarks.gpu_parts.trainee import Trainee, new_trainee
 from transformer_mt.kernels.device import Device, choose_device
 from transformer_mt.settings.reading import dump_config
-from transformer_mt.storage.checksums import sums_of, write_sums
+from transformer_mt.storage.checksums import write_sums
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.weights import model_weights, save_weights
 from transformer_mt.text.training_lines import TrainingLines
@@ -103,7 +103,7 @@ def write_model(trainee: Trainee, text: Prepared, directory: Path) -> None:
     TrainingLines.load(Path(text.config.data_dir)).save(directory)
     weights = model_weights(trainee.learner.model)
     save_weights(weights, directory / "model.safetensors", {"tokenizer": text.tokenizer.digest})
-    write_sums(directory, sums_of(directory, sorted(path.name for path in directory.iterdir())))
+    write_sums(directory, sorted(path.name for path in directory.iterdir()))
 
 
 if __name__ == "__main__":

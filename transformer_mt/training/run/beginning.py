@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from transformer_mt.base.errors import CheckpointError, ConfigError
+from transformer_mt.base.errors import ConfigError
 from transformer_mt.batches.loader import BatchLayout
 from transformer_mt.inference.fast import build_model, check_memory
 from transformer_mt.kernels.device import Device, check_c_compiler, choose_device, why_gpu_unused
@@ -13,20 +13,12 @@ from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.storage.checksums import MODEL, check_model
-from transformer_mt.storage.weights import load_weights, make_no_cache, use_own_cache
+from transformer_mt.storage.weights import make_no_cache, use_own_cache
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
-from transformer_mt.training.run.checkpoint import (
-    STATE,
-    check_settings,
-    check_tokenizer,
-    damage,
-    load_checkpoint,
-    tokenizer_of,
-)
+from transformer_mt.training.run.checkpoint import initialise_from, load_checkpoint
 from transformer_mt.training.scale.distributed import Ranks, shard
 
 
@@ -48,10 +40,7 @@ def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
 def choose_layout(
     settings: TrainingConfig, model: ModelConfig, device: Device, begun: BatchLayout | None = None
 ) -> BatchLayout:
-    """The layout of the sentences in micro-batches: that with which the run has `begun`, or that of the settings.
-
-    Raises ConfigError if the device does not support it.
-    """
+    """The layout that the run has `begun` with, or the settings'. Raises ConfigError if the device lacks it."""
     wanted = begun or settings.layout
     fault = "needs training.kernels=fast" if settings.kernels == "plain" else _packed_fault(model, device)
     if wanted == "packed" and fault:
@@ -108,33 +97,6 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
     if is_sharded:
         shard(loss, _units(model), ranks, device.torch_device)
     return Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))
-
-
-def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer_digest: str) -> None:
-    """Load the weights of another run's model directory or checkpoint.
-
-    `settings` are those of the model. Raises CheckpointError if the weights belong to another tokenizer, if they would
-    mean something else or have another shape in this model, or if they are damaged.
-    """
-    is_checkpoint = (path / STATE).is_file()
-    if is_checkpoint and (found := damage(path)):
-        raise CheckpointError(f"training.initialise_from={path} is damaged ({found}); choose another checkpoint")
-    if not is_checkpoint and (path / MODEL).is_file():
-        check_model(path)
-    if tokenizer_of(path) is None:
-        inside = [path / name for name in ("model", "checkpoints/best") if (path / name / MODEL).is_file()]
-        raise CheckpointError(
-            f"training.initialise_from={path} is neither a model directory (like runs/<name>/model) nor a checkpoint "
-            "(like runs/<name>/checkpoints/best)" + (f"; set it to {inside[0]}" if inside else "")
-        )
-    holder = path.absolute().parent.parent if is_checkpoint else path
-    advice = (
-        "Its weights would belong to other pieces. For training.initialise_from, prepare the data with its tokenizer, "
-        f"into another data_dir: tokenizer.from={holder}"
-    )
-    check_tokenizer(path, tokenizer_digest, advice)
-    check_settings(path, settings, "Set the values that it was trained with, or leave training.initialise_from out")
-    load_weights(model, path / MODEL)
 
 
 def _units(model: Seq2Seq) -> list[nn.Module]:

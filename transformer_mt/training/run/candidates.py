@@ -14,14 +14,8 @@ from transformer_mt.kernels.device import Device
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.training_settings import AveragingConfig, TrainingConfig, ValidationMetric
 from transformer_mt.storage.checksums import MODEL, checkpoint_path, saved_steps
-from transformer_mt.storage.weights import copy_weights
-from transformer_mt.training.run.checkpoint import (
-    average_weights,
-    damage,
-    load_progress,
-    moving_average,
-    scheduled_steps,
-)
+from transformer_mt.storage.weights import check_weights, copy_weights, read_tensors, read_weights
+from transformer_mt.training.run.checkpoint import TRAINING, damage, load_progress, scheduled_steps
 from transformer_mt.training.run.validation import ValidationScores, ValidationSet, validate_model
 from transformer_mt.training.scale.distributed import Ranks
 
@@ -171,3 +165,20 @@ def best_of(
         return keeps, found.rank(metric), found.rank("nll")
 
     return max(range(len(scores)), key=lambda number: goodness(scores[number]))
+
+
+def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints, summed in fp64."""
+    mean: dict[str, Tensor] = {}
+    for path in paths:
+        for name, weight in read_weights(path / MODEL).items():
+            mean[name] = mean.get(name, torch.zeros((), dtype=torch.float64)) + weight.double() / len(paths)
+    return {name: weight.float() for name, weight in mean.items()}
+
+
+def moving_average(path: Path) -> dict[str, Tensor]:
+    """The moving average of the weights that a checkpoint holds."""
+    found = read_tensors(path / TRAINING)
+    average = {key.removeprefix("average."): tensor for key, tensor in found.items() if key.startswith("average.")}
+    check_weights(average, path / TRAINING)
+    return average

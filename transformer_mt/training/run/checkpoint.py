@@ -4,16 +4,16 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.batches.loader import Position
@@ -21,12 +21,12 @@ from transformer_mt.kernels.device import Device, end_of_queue
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.reading import other_meaning_than
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.storage.checksums import CONFIG, MODEL, checkpoint_path, fault, saved_steps, sums_of, write_sums
+from transformer_mt.storage.checksums import CONFIG, MODEL, check_model, checkpoint_path, fault, saved_steps, write_sums
 from transformer_mt.storage.files import cure, flush_to_disk
 from transformer_mt.storage.records import versions
 from transformer_mt.storage.weights import (
     check_shapes,
-    check_weights,
+    load_weights,
     model_weights,
     read_metadata,
     read_tensors,
@@ -54,8 +54,7 @@ class Tensors:
     def of(cls, learner: Learner, ranks: Ranks = Ranks(), copied: bool = False) -> "Tensors":  # noqa: B008  # frozen
         """Gather the tensors on the first rank. Every rank must call this; the other ranks get no tensors.
 
-        If `copied`, they are copies on the host, so that training can continue. A GPU makes the copies after the work
-        in its queue, and the host does not wait for them.
+        If `copied`, they are copies on the host, so that training can continue; it need not wait for them.
         """
         training = {
             f"optimizer.{key}.{name}": value
@@ -70,10 +69,7 @@ class Tensors:
 
 
 def save(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str, settings: TrainingConfig) -> None:
-    """Save a checkpoint, point the link `best` at the best one, and delete those that are not needed any more.
-
-    Raises CheckpointError or OSError if this fails, for example on a full disk.
-    """
+    """Save a checkpoint, point the link `best` at the best, and `prune`. Raises CheckpointError or OSError."""
     if tensors.copied is not None:
         tensors.copied.synchronize()
     save_checkpoint(run_dir, tensors, progress, tokenizer_digest)
@@ -96,7 +92,7 @@ def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokeniz
         save_weights(tensors.model, partial / MODEL)
         save_weights(tensors.training, partial / TRAINING)
         (partial / STATE).write_text(json.dumps(state, indent=2) + "\n")
-        write_sums(partial, sums_of(partial, FILES))
+        write_sums(partial, FILES)
         _put_in_place(partial)
     except (OSError, SafetensorError, UserError) as error:
         shutil.rmtree(partial, ignore_errors=True)
@@ -157,6 +153,29 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: 
             learner.optimizer.state[parameters[name]][state] = sharded_like(tensor, like).to(parameters[name].device)
         elif (name := key.removeprefix("average.")) in learner.average.averages:
             learner.average.averages[name].copy_(sharded_like(tensor, parameters[name]))
+
+
+def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer_digest: str) -> None:
+    """Load another run's weights into a model with these `settings`. Raises CheckpointError if they do not fit."""
+    is_checkpoint = (path / STATE).is_file()
+    if is_checkpoint and (found := damage(path)):
+        raise CheckpointError(f"training.initialise_from={path} is damaged ({found}); choose another checkpoint")
+    if not is_checkpoint and (path / MODEL).is_file():
+        check_model(path)
+    if tokenizer_of(path) is None:
+        inside = [path / name for name in ("model", "checkpoints/best") if (path / name / MODEL).is_file()]
+        raise CheckpointError(
+            f"training.initialise_from={path} is neither a model directory (like runs/<name>/model) nor a checkpoint "
+            "(like runs/<name>/checkpoints/best)" + (f"; set it to {inside[0]}" if inside else "")
+        )
+    holder = path.absolute().parent.parent if is_checkpoint else path
+    advice = (
+        "Its weights would belong to other pieces. For training.initialise_from, prepare the data with its tokenizer, "
+        f"into another data_dir: tokenizer.from={holder}"
+    )
+    check_tokenizer(path, tokenizer_digest, advice)
+    check_settings(path, settings, "Set the values that it was trained with, or leave training.initialise_from out")
+    load_weights(model, path / MODEL)
 
 
 def check_tokenizer(path: Path, tokenizer_digest: str, advice: str) -> None:
@@ -234,23 +253,6 @@ def point_best_at(run_dir: Path, step: int) -> None:
     os.replace(partial, partial.with_name("best"))
 
 
-def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights of several checkpoints, summed in fp64."""
-    mean: dict[str, Tensor] = {}
-    for path in paths:
-        for name, weight in read_weights(path / MODEL).items():
-            mean[name] = mean.get(name, torch.zeros((), dtype=torch.float64)) + weight.double() / len(paths)
-    return {name: weight.float() for name, weight in mean.items()}
-
-
-def moving_average(path: Path) -> dict[str, Tensor]:
-    """The moving average of the weights that a checkpoint holds."""
-    found = read_tensors(path / TRAINING)
-    average = {key.removeprefix("average."): tensor for key, tensor in found.items() if key.startswith("average.")}
-    check_weights(average, path / TRAINING)
-    return average
-
-
 def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks, copied: bool) -> dict[str, Tensor]:
     """Gather one tensor after the other. Sharded ones go to the CPU, because they may not all fit on one device."""
     found: dict[str, Tensor] = {}
@@ -265,33 +267,25 @@ def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks, copied: bool) -> dict
     return found
 
 
-class Saver:
+@dataclass
+class Saver(AbstractContextManager["Saver"]):
     """Saves one checkpoint at a time; on a GPU, a thread writes copies of the tensors while training continues.
 
-    Every rank must call its methods, and gets their errors. On exit, also after an error, it waits until the current
-    checkpoint is written.
+    Every rank must call its methods, and gets their errors. On exit, it waits until the checkpoint is written.
     """
 
+    run_dir: Path
+    learner: Learner
+    tokenizer_digest: str
+    settings: TrainingConfig
     saved: Progress
     """The progress in the newest checkpoint; before the first, the progress at the start."""
+    ranks: Ranks
 
-    def __init__(
-        self,
-        run_dir: Path,
-        learner: Learner,
-        tokenizer_digest: str,
-        settings: TrainingConfig,
-        progress: Progress,
-        ranks: Ranks,
-    ) -> None:
-        self.run_dir, self.settings, self.ranks, self.device = run_dir, settings, ranks, learner.device
-        self._learner, self._digest, self.saved = learner, tokenizer_digest, progress
+    def __post_init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._written: Future[None] | None = None
-        self._saving = progress
-
-    def __enter__(self) -> Self:
-        return self
+        self._saving = self.saved
 
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown()
@@ -304,9 +298,9 @@ class Saver:
 
         Raises UserError or OSError if it cannot be written before the return.
         """
-        in_thread = writes_beside(self.device) and not at_once
-        tensors = Tensors.of(self._learner, self.ranks, copied=in_thread)
-        write = partial(save, self.run_dir, tensors, progress, self._digest, self.settings)
+        in_thread = writes_beside(self.learner.device) and not at_once
+        tensors = Tensors.of(self.learner, self.ranks, copied=in_thread)
+        write = partial(save, self.run_dir, tensors, progress, self.tokenizer_digest, self.settings)
         self._saving = progress
         if not in_thread:
             self._check(write)

@@ -33,7 +33,6 @@ class Estimate:
     """What the updates of a learner take on this machine."""
 
     num_updates: int
-    """The number of updates that were timed."""
     tokens_per_second: float
     """Real target tokens, on all ranks together."""
     seconds_per_update: float

@@ -4,8 +4,9 @@ import json
 import math
 import os
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -23,11 +24,10 @@ from transformer_mt.training.scale.distributed import Ranks
 _LONGEST_SILENCE = 60.0  # seconds of training without a line in a log
 
 
-class RunLog:
+class RunLog(AbstractContextManager["RunLog"]):
     """Logs on the first rank what happens after `progress`. Deletes later records, which are from before a crash.
 
-    Raises TrainingError if TensorBoard is requested but not installed, or if a file cannot be written, for example on
-    a full disk.
+    Raises TrainingError if TensorBoard is requested but not installed, or if a file cannot be written.
     """
 
     def __init__(
@@ -48,9 +48,6 @@ class RunLog:
         self._updates: list[Update] = []
         self._begun = self._logged = self._printed = progress
         self._validated = 0.0  # seconds of all validations
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()

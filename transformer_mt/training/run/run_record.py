@@ -1,6 +1,5 @@
 """Records each start of a run in run.json, and checks that a run resumes with the data that it was trained on."""
 
-import json
 import os
 import shlex
 import subprocess
@@ -16,8 +15,8 @@ from tqdm import tqdm
 
 from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.kernels.device import Device
-from transformer_mt.storage.checksums import COPIED_FROM_DATA, sums_of, write_sums
-from transformer_mt.storage.files import read_json, write_whole
+from transformer_mt.storage.checksums import COPIED_FROM_DATA, write_sums
+from transformer_mt.storage.files import read_json, write_json
 from transformer_mt.storage.records import processor, versions
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
@@ -57,7 +56,7 @@ def copy_from_data(data_dir: Path, tokenizer: Tokenizer, run_dir: Path) -> None:
     """Copy into the run the files that `average` puts into a model besides its weights."""
     tokenizer.save(run_dir)
     TrainingLines.load(data_dir).save(run_dir)
-    write_sums(run_dir, sums_of(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()]))
+    write_sums(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()])
 
 
 def _described(changed: list[str]) -> str:
@@ -73,8 +72,7 @@ def record_start(
 ) -> None:
     """Append to run.json that training begins, or resumes from this progress, with its command, data and versions.
 
-    Only the first rank does so. If the file cannot be read or written, a warning on standard error says so, and the
-    file stays as it is: training does not depend on it.
+    Only the first rank does so. If the file cannot be read or written, a warning says so, and training continues.
     """
     if not ranks.is_first:
         return
@@ -84,7 +82,7 @@ def record_start(
         if not isinstance(starts, list):
             raise ValueError("it is not a list")
         starts.append(_start(progress, changed_data, seed, device, ranks))
-        write_whole(path, json.dumps(starts, indent=2, ensure_ascii=False) + "\n")
+        write_json(path, starts)
     except (OSError, ValueError) as error:
         reason = str(error) if isinstance(error, UserError) else f"{path}: cannot be read ({error})"
         tqdm.write(f"warning: {reason}. It will not record this start; training continues", file=sys.stderr)
@@ -112,10 +110,7 @@ def _start(progress: Progress, changed_data: list[str], seed: int, device: Devic
 
 
 def _git(checkout: Path) -> dict[str, Any] | None:
-    """The commit of the checkout that the package runs from, and whether its files were changed since.
-
-    None if the package is not in a checkout, for example as a wheel, or if git fails.
-    """
+    """The commit of the package's checkout, and whether its files were changed since; None if git has none."""
     if not (checkout / ".git").exists():
         return None
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # of another checkout

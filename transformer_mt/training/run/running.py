@@ -36,8 +36,7 @@ PATIENCE = 0.1  # seconds between two checks for a signal
 class StopSignal:
     """Remembers the first SIGINT or SIGTERM, so that training can ask for it between updates.
 
-    A second SIGINT raises KeyboardInterrupt. A second SIGTERM does nothing, because a scheduler and a process that it
-    has started often both send one. SIGKILL stops at once, and does no harm.
+    A second SIGINT raises KeyboardInterrupt. A second SIGTERM does nothing, because schedulers often send two.
     """
 
     def __init__(self, ranks: Ranks) -> None:
@@ -99,18 +98,14 @@ MOST_IN_A_ROW = 10  # then training stops
 class SkippedUpdates:
     """Counts skipped updates and split micro-batches; stops training after `limit` skipped updates in a row.
 
-    An update is skipped, and changes no weight, if its loss or gradient is not finite. `lines_of` describes where
-    pairs are in the text.
+    An update whose loss or gradient is not finite is skipped. `lines_of` describes where pairs are in the text.
     """
 
     def __init__(self, limit: int, lines_of: Callable[[Pairs], str], ranks: Ranks) -> None:
         self.limit, self.lines_of, self.ranks = limit, lines_of, ranks
 
     def count(self, progress: Progress, update: Update) -> Progress:
-        """Progress with the counts of this update, whose numbers are on the host.
-
-        Raises TrainingError after `limit` skipped updates in a row, with the last one's step and lines.
-        """
+        """Progress with the counts of this update. Raises TrainingError after `limit` skipped updates in a row."""
         progress = replace(progress, split=progress.split + update.splits)
         if update.numbers.is_finite:
             return replace(progress, skipped_in_a_row=0)
@@ -127,16 +122,13 @@ class SkippedUpdates:
 
 
 class Run:
-    """A run that starts from the progress that `saver` has saved. A context: at its end, everything is written.
-
-    `lines_of` describes where pairs are in the text.
-    """
+    """A run that starts from what `saver` has saved. `lines_of` describes where pairs are in the text."""
 
     def __init__(self, saver: Saver, lines_of: Callable[[Pairs], str]) -> None:
-        self._saver, self._settings, self._device = saver, saver.settings, saver.device
+        self._saver, self._settings, self._device = saver, saver.settings, saver.learner.device
         self._ranks = ranks = saver.ranks
         self._stop = StopSignal(ranks)
-        self._log = RunLog(saver.run_dir, saver.settings, saver.saved, ranks, saver.device.torch_device)
+        self._log = RunLog(saver.run_dir, saver.settings, saver.saved, ranks, self._device.torch_device)
         self._unread = list[tuple[Progress, Update]]()
         self._skipped = SkippedUpdates(MOST_IN_A_ROW, lines_of, ranks)
         self._began = 0.0  # when this update began
@@ -211,8 +203,5 @@ class Run:
 
 
 def reads_at_once(device: Device) -> bool:
-    """Whether the host reads the numbers of each update at once.
-
-    A GPU computes what the host has queued. If the host waited for each update's numbers, the queue would become empty.
-    """
+    """Whether the host reads the numbers of each update at once: a GPU's queue would become empty meanwhile."""
     return device.torch_device.type != "cuda"

@@ -178,10 +178,7 @@ def validate_model(
 
 
 def _validate_on(validation: ValidationSet, model: Seq2Seq, device: Device, ranks: Ranks) -> ValidationScores:
-    """The teacher-forced likelihood of all pairs, and the scores of greedy translations of the first `num_decoded`.
-
-    Each rank takes its share of the batches.
-    """
+    """The likelihood of all pairs, and the scores of greedy translations. Each rank takes its share of the batches."""
     began, num_decoded = time.perf_counter(), validation.num_decoded
     shares = ranks.gather(_validate_share(model, device, validation, ranks))
     found = {pair: text for _, _, translations in shares for pair, text in translations.items()}

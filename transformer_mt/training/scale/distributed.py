@@ -75,12 +75,10 @@ class Ranks:
         if self.size == 1:
             return
         unsharded = [parameter for parameter in parameters if _sharded(parameter) is None]
-        for parameter in unsharded:
-            if parameter.grad is None:  # this rank had no work
-                parameter.grad = torch.zeros_like(parameter)
-        gradients = [parameter.grad for parameter in unsharded if parameter.grad is not None]
-        if not gradients:
+        if not unsharded:
             return
+        # A rank that had no work has no gradients.
+        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in unsharded]
         summed = self.sum(torch.cat([gradient.flatten() for gradient in gradients]))
         parts = torch.split(summed, [gradient.numel() for gradient in gradients])
         for parameter, part in zip(unsharded, parts, strict=True):
@@ -169,16 +167,14 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
     finally:
         if may_wait or not torch.cuda.is_available():  # NCCL would wait for ranks that have ended
             dist.destroy_process_group()
-            # Gloo's threads may still have to free the last message, and need the interpreter for it. They get it
-            # during this sleep. If the interpreter were shutting down by then, the process would be aborted.
+            # Gloo's threads may have to free the last message, and would abort an interpreter that is shutting down.
             time.sleep(0.05)
 
 
 def _connect(rank: int, timeout: timedelta) -> None:
     """Connect this rank with the others. Raises RankError if torchrun or the others cannot be reached."""
     try:
-        # Not `timeout`, which may be long: if torchrun is killed before this rank has connected to it, nothing else
-        # would end this rank.
+        # Not `timeout`, which may be long: nothing else ends this rank if torchrun is killed before.
         store, _, size = next(rendezvous("env://", timeout=TIMEOUT))
         # NCCL sends tensors on a GPU. Gloo sends those on the host, so that reading them does not wait for a GPU.
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -194,8 +190,7 @@ def _connect(rank: int, timeout: timedelta) -> None:
 def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: torch.device) -> None:
     """Give each rank a part of every parameter, gradient and optimizer state (FSDP2; Zhao et al. 2023).
 
-    The parameters of a unit are gathered while the unit runs, all other parameters of `model` while `model` runs. The
-    units must run in the given order.
+    A unit's parameters are gathered while it runs, all others while `model` runs. Units must run in the given order.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -204,9 +199,8 @@ def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: to
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     mesh = init_device_mesh(device.type, (ranks.size,))
     sharded = [fully_shard(unit, mesh=mesh) for unit in [*units, model]]
-    # The backward pass gathers the previous unit in advance. It must know which one that is: FSDP would infer it from
-    # all forward passes since the last backward pass. These include the passes of a validation, and ranks may have made
-    # unequal numbers of those. Then they would wait for each other for ever.
+    # The backward pass gathers the previous unit in advance. FSDP would infer it from all forward passes since the last
+    # backward pass, including those of a validation. Ranks may make unequal numbers of these, and would wait for ever.
     for former, unit in zip([sharded[0], *sharded], sharded, strict=False):
         unit.set_modules_to_backward_prefetch([former])
         # The sum of the ranks' gradients, as without sharding; FSDP's default is their mean.

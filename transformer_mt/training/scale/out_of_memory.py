@@ -115,9 +115,6 @@ def _tracked(batches: Sequence[MicroBatch], current: list[MicroBatch]) -> Iterat
 
 
 def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
-    """Whether the error says that a device or the host has no more memory.
-
-    Many such errors have no type of their own: only their message says it.
-    """
+    """Whether the error says, by its type or only by its message, that a device or the host has no more memory."""
     is_of_type = isinstance(error, torch.OutOfMemoryError | MemoryError)
     return is_of_type or any(message in str(error) for message in MESSAGES)

@@ -17,7 +17,7 @@ from helpers.plain_search import (
 
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import sample
-from transformer_mt.inference.ensemble import Ensemble
+from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.settings.search_settings import DecodingConfig
 
 
