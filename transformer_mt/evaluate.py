@@ -180,7 +180,10 @@ def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict
 def _translate(
     translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return the translations, and fields of scores.json. Prints warnings. Raises EvaluationError with the set."""
+    """Return the translations, and fields of scores.json. Prints warnings about doubtful lines.
+
+    Raises EvaluationError with the name of the test set if a line has no translation.
+    """
     begun, summary = time.perf_counter(), TranslationSummary()
     try:
         found = _best(translator, sources, decoding, name)

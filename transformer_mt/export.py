@@ -69,7 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def export(
     model_dir: Path, output_dir: Path, format: Format, quantization: str = "float32", overrides: Sequence[str] = ()
 ) -> None:
-    """Write the complete directory, or nothing. Raises UserError, also if the export computes other numbers."""
+    """Write the complete directory, or nothing.
+
+    Raises UserError if the format does not support the model, if the exported model computes other numbers than the
+    original, or if the directory contains anything but an export.
+    """
     check_output(output_dir)
     translator = Translator.load(model_dir, "cpu")  # raises an error if something is missing or damaged
     trained = read_trained(model_dir, list(overrides))

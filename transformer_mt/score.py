@@ -103,7 +103,10 @@ def _scores(
 def _with_scores(
     arguments: argparse.Namespace, scorer: Scorer, sources: list[str], targets: list[str], first_line: int
 ) -> list[str]:
-    """Return n-best lists with the log-probability of each translation in the field --add. Raises CorpusError."""
+    """Return n-best lists with the log-probability of each translation in the field --add.
+
+    Raises CorpusError as `n_best_lists` does, and if a translation has this field already.
+    """
     file = "standard input" if arguments.target is None else str(arguments.target)
     lists = list(n_best_lists(targets, file, first_line))
     for each in lists:

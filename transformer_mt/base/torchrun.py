@@ -22,7 +22,7 @@ def num_processes() -> int:
 
 
 def place() -> Place | None:
-    """Return the place of this process; None if torchrun did not start it. Raises ConfigError for strange values."""
+    """Return the place of this process; None if torchrun did not start it. Raises ConfigError for wrong values."""
     if not (size := num_processes()):
         return None
     if not os.environ.get("MASTER_ADDR"):

@@ -119,7 +119,7 @@ class Loader:
 
 
 def split_evenly(batches: Sequence[Pairs], num_ranks: int) -> list[Pairs]:
-    """The pairs in a multiple of `num_ranks` batches: splits the largest; if it is one pair, adds empty batches."""
+    """The pairs in a multiple of `num_ranks` batches, made by splitting the largest or, at last, by empty ones."""
     parts = list(batches)
     while len(parts) % num_ranks:
         largest = max(range(len(parts)), key=lambda index: len(parts[index]))

@@ -42,7 +42,10 @@ _SCRIPTS_OF_SUBTAGS = {"hans": "Han", "hant": "Han", "jpan": "Han+Hiragana+Katak
 
 
 def script_of(code: str) -> str | None:
-    """Return the script of a language code, such as Latin for de or sr-Latn; several are joined by +; None: unknown."""
+    """Return the script of a language by its code, such as Latin for de; None if it is unknown.
+
+    A script in the code takes precedence, as in sr-Latn and srp_Cyrl. Several scripts are joined by +.
+    """
     for part in re.split("[-_]", code)[1:]:
         if re.fullmatch("[A-Za-z]{4}", part):
             return _SCRIPTS_OF_SUBTAGS.get(part.lower(), part.title())

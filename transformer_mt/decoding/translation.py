@@ -74,7 +74,7 @@ def joined(
 
 
 def check_texts(name: str, texts: Sequence[object]) -> None:
-    """Raises TypeError unless an argument is a list of texts: a single text and an iterator are none."""
+    """Raises TypeError unless an argument is a list of texts. A single text or an iterator is not one."""
     is_list = isinstance(texts, Sized) and not isinstance(texts, str | bytes)
     if not is_list or not all(isinstance(text, str) for text in texts):
         raise TypeError(f"{name}: give a list of texts, each a str")

@@ -41,7 +41,7 @@ class Prepared:
     """How many lines of each validation and test set are also in the training text, by the name of the split."""
 
     def filters_for(self, settings: FiltersConfig) -> FiltersConfig:
-        """Return the filters to compare with these. After on_bad_line=stop no line was bad, so skip is the same."""
+        """Return the filters to compare with these. on_bad_line=stop met no bad line, so skip gives the same data."""
         stopped = self.filters.on_bad_line == "stop"
         return self.filters.model_copy(update={"on_bad_line": settings.on_bad_line}) if stopped else self.filters
 

@@ -146,7 +146,10 @@ def words_of_pieces(pieces: Sequence[str], spaced: bool, *, begins: bool = False
 
 
 def joined(weights_HTS: FloatArray, rows: Sequence[Word], columns: Sequence[Word]) -> FloatArray:
-    """Return the weights HNM between words: sums over the pieces of the column, means over those of the row."""
+    """Return the weights HNM with which words attend to words.
+
+    The weight to a word is the sum over its pieces, the weight from a word the mean: rows that sum to 1 still do.
+    """
     to_words_HTM = np.stack([weights_HTS[:, :, word.pieces].sum(axis=2) for word in columns], axis=2)
     return np.stack([to_words_HTM[:, word.pieces].mean(axis=1) for word in rows], axis=1)
 

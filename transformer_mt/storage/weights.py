@@ -38,7 +38,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the weights in a file, by name. Raises CheckpointError, also for numbers that are not fp32 or finite."""
+    """Return the weights in a safetensors file, by name.
+
+    Raises CheckpointError if the file is missing or damaged, or if a number in it is not fp32 or not finite.
+    """
     weights = read_tensors(path)
     check_weights(weights, path)
     return weights

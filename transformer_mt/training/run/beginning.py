@@ -40,7 +40,7 @@ def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
 def choose_layout(
     settings: TrainingConfig, model: ModelConfig, device: Device, begun: BatchLayout | None = None
 ) -> BatchLayout:
-    """The layout that the run has `begun` with, or the settings'. Raises ConfigError if the device lacks it."""
+    """The layout with which the run has `begun`, or that of the settings. Raises ConfigError if it is impossible."""
     wanted = begun or settings.layout
     fault = "needs training.kernels=fast" if settings.kernels == "plain" else _packed_fault(model, device)
     if wanted == "packed" and fault:

@@ -156,7 +156,7 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: 
 
 
 def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer_digest: str) -> None:
-    """Load another run's weights into a model with these `settings`. Raises CheckpointError if they do not fit."""
+    """Load the weights of another run; `settings` are the model's. Raises CheckpointError if they do not fit."""
     is_checkpoint = (path / STATE).is_file()
     if is_checkpoint and (found := damage(path)):
         raise CheckpointError(f"training.initialise_from={path} is damaged ({found}); choose another checkpoint")
