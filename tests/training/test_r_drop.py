@@ -144,7 +144,8 @@ def test_the_output_gradient_of_many_chunks_is_summed_in_full_precision(monkeypa
         loss = r_drop(*passes, output_VD, labels_N[:1].expand(count), 0.1, 5.0).smoothed
         return torch.autograd.grad(loss, output_VD)[0]
 
-    torch.testing.assert_close(gradient(600), 600 * gradient(1))
+    # Each of 600 sums in fp32 may round by 6e-8.
+    torch.testing.assert_close(gradient(600), 600 * gradient(1), rtol=4e-5, atol=0)
 
 
 def test_autograd_keeps_no_logits(chunks, inputs):
