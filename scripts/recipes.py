@@ -101,7 +101,9 @@ def table_of(rows: list[Result]) -> str:
         bleu = f"{statistics.fmean(scores):.1f}"
         if len(same) > 1:
             bleu += f" ({scores[0]:.1f}–{scores[-1]:.1f}, {len(same)} seeds)"
-        lines.append([*(one.get(key, "") for key in keys), *[f"{same[0].tokens} million"] * has_tokens, bleu])
+        lines.append(
+            [*(one.get(key, "") for key in keys), *[same[0].tokens and f"{same[0].tokens} million"] * has_tokens, bleu]
+        )
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

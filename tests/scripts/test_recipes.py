@@ -33,6 +33,8 @@ def test_a_table_has_the_settings_that_differ_and_the_mean_of_the_seeds():
     ]
     without_tokens = recipes.table_of([one._replace(tokens="") for one in rows])
     assert "target tokens" not in without_tokens and "21.5" in without_tokens
+    some_tokens = recipes.table_of([*rows[:2], rows[2]._replace(tokens="")])
+    assert some_tokens.splitlines()[-1] == "|  |  | 19.0 |"
 
 
 def test_a_run_adds_its_settings_and_its_score(evaluated, tmp_path, monkeypatch):

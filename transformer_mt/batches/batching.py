@@ -91,7 +91,10 @@ def _dtype_of(sizes: Sequence[int]) -> type[np.signedinteger[Any]]:
 
 
 def share(size: int, weight: Fraction, epoch: int) -> tuple[int, int, int]:
-    """Return an epoch's complete copies of a corpus, then start and number of further pairs, in a shuffled ring."""
+    """Return what an epoch has of a corpus: the number of complete copies, then the start and number of extra pairs.
+
+    The extra pairs are consecutive in a shuffle of the corpus, which is a ring: after its last pair comes its first.
+    """
     copies, fraction = divmod(weight, 1)
     begins, ends = (int(fraction * size * number) for number in (epoch, epoch + 1))
     return int(copies), begins % size if size else 0, ends - begins

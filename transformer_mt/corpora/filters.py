@@ -53,7 +53,10 @@ def script_of(code: str) -> str | None:
 
 
 def letters_by_script(characters: Mapping[str, int]) -> Counter[str]:
-    """Count the letters of each script, most frequent first, by their characters. The other scripts are "other"."""
+    """Count the letters of each script, the most frequent script first, from the number of times each character occurs.
+
+    Scripts that no language above has are counted together, as "other".
+    """
     letters = "".join(regex.findall(r"[\p{L}--[\p{Script=Common}\p{Script=Inherited}]]", "".join(characters), regex.V1))
     counts = Counter({"other": sum(characters[letter] for letter in letters)})
     for name in sorted({name for names in _SCRIPTS.values() for name in names.split("+")}):

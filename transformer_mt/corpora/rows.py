@@ -230,10 +230,14 @@ def _loading(name: str) -> Iterator[None]:
 
 
 def _hub_pairs(rows: Any, fields: list[FieldPath], name: str) -> Iterator[tuple[str, str] | BadPair]:
-    with _loading(name):
-        for batch in rows.iter(batch_size=1000):
-            source, target = (_column(batch, field) for field in fields)
-            yield from (_hub_pair(*texts) for texts in zip(source, target, strict=True))
+    batches = rows.iter(batch_size=1000)
+    while True:
+        with _loading(name):  # not the code below: an error in it has nothing to do with the network
+            batch = next(batches, None)
+        if batch is None:
+            return
+        source, target = (_column(batch, field) for field in fields)
+        yield from (_hub_pair(*texts) for texts in zip(source, target, strict=True))
 
 
 def _column(batch: dict[str, list[Any]], field: FieldPath) -> list[Any]:
