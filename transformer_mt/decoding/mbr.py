@@ -50,7 +50,8 @@ def expected_utilities(texts: Sequence[str], probabilities: Sequence[float]) -> 
 def chrf_of_all(texts: Sequence[str]) -> Matrix:
     """Return chrF2 of each text (rows) with each text as the reference (columns); NN, in percent.
 
-    Equals sacreBLEU's sentence_score: precision and recall are means over n-gram lengths of both texts (Popović 2015).
+    It equals sacreBLEU's sentence_score: the F-score of precision and recall, which are means over the n-gram lengths
+    that both texts have (Popović 2015).
     """
     N = len(texts)
     without_spaces = ["".join(text.split()) for text in texts]

@@ -30,7 +30,8 @@ def greedy(
 ) -> list[Hypothesis | None]:
     """The most probable word at each position, up to EOS; None for a sentence whose numbers are not finite.
 
-    A translation of the greatest length ends in EOS. Without `scores`, there is no softmax, and scores are NaN.
+    A translation of the greatest length ends in EOS, whatever its probability. Without `scores`, this computes no
+    softmax, and the scores are NaN.
     """
 
     def choose(logits_AWV: Tensor, tokens_AWT: Tensor, sentences: list[int], length: int) -> tuple[Tensor, Tensor]:

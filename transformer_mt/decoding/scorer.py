@@ -37,7 +37,8 @@ class Scorer(ModelOfText):
 
     >>> Scorer.load("runs/demo_en_de/model").score(["The child is sleeping."], ["Das Kind schläft."])[0].log_prob
 
-    `score` uses the pieces that the tokenizer makes of a text; for those that a search wrote, see `score_pieces`.
+    `score` uses the pieces that the tokenizer makes of a text. A search may have written the same text in other pieces,
+    with another probability: to get this probability, pass `Translation.pieces` to `score_pieces`.
     """
 
     @classmethod

@@ -85,8 +85,9 @@ class PairAttention:
     """The attention weights between the pieces of a sentence and of its translation, by layer and head.
 
     L layers, the lowest first; H heads; S source pieces; T target pieces. Each row (the last axis) sums to 1, or with
-    model.local_attention=predictive to less. Recurrent and convolutional models have no self-attention (L is 0 there),
-    and one head. An ensemble gives its models' mean attention to the source in the last layer but one, as one head.
+    model.local_attention=predictive to less. A recurrent or a convolutional model has no self-attention: there
+    encoder_LHSS and decoder_LHTT have no layers, and H is 1. An ensemble gives the mean of its models' attention to the
+    source in the last layer but one, as one layer of one head.
     """
 
     text: str
@@ -110,7 +111,8 @@ def attention_of_pair(
 ) -> PairAttention:
     """The weights for a given target, or without one for the best translation of the source.
 
-    Raises TranslationError for a text that is blank or too long, and if there is no attention; NotFiniteError.
+    Raises TranslationError if a text is blank or too long, or if the engine or the model has no attention;
+    NotFiniteError if the model computes numbers that are not finite.
     """
     source_ids = _checked(tokenizer.encode_source([source])[0], "source", engine)
     if target is None:
