@@ -2,10 +2,4 @@
 
 fast.py lists the parts that are replaced by faster ones, unless `training.kernels=plain` or `--plain` is given. A
 search also freezes the weights, and on a GPU it records its steps as CUDA graphs.
-
-Other rooms use:
-
-    cuda_graphs: CudaCapture, make_room, with_cuda_graphs
-    fast: build_model, check_memory
-    frozen: frozen
 """
