@@ -11,7 +11,6 @@ from transformer_mt.base.errors import UserError
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli
-from transformer_mt.terminal.all_stages import run_all_stages
 
 CONFIG = Path("configs/demo_en_de.yaml")
 OUTPUT = Path("data/demo_corpus")  # the place that CONFIG names
@@ -34,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     copy_config(CONFIG.name, CONFIG.parent)
     run_dir = load_config(CONFIG, overrides).run_dir
     write_corpus(OUTPUT, packaged_corpus(), SIZES)
-    status = run_all_stages(str(CONFIG), overrides, run_dir, True, cli.command("demo", *overrides))
+    status = cli.run_all_stages(str(CONFIG), overrides, run_dir, True, cli.command("demo", *overrides))
     if not status:
         print(f"Settings: {CONFIG}; python -m transformer_mt settings explains each")
     return status

@@ -23,7 +23,7 @@ from transformer_mt.storage.checksums import checkpoint_path, saved_steps
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
 from transformer_mt.terminal import cli
-from transformer_mt.terminal.all_stages import run_all_stages
+from transformer_mt.terminal.cli import run_all_stages
 from transformer_mt.text.existing_tokenizer import check_sampling
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.loop import train

@@ -5,8 +5,7 @@ from collections import Counter
 
 import pytest
 
-from transformer_mt.corpora.filters import REASONS
-from transformer_mt.preparing.pair_counts import KEPT, drop_table
+from transformer_mt.corpora.filters import KEPT, REASONS, drop_table
 
 
 def test_one_corpus():

@@ -14,7 +14,7 @@ from helpers.tiny import ROOT, write_experiment
 from transformer_mt import demo, train
 from transformer_mt.base.errors import UserError
 from transformer_mt.terminal import cli
-from transformer_mt.terminal.all_stages import stages
+from transformer_mt.terminal.cli import stages
 
 
 def test_the_stages_are_those_of_make_train():

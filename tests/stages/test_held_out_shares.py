@@ -12,7 +12,7 @@ from helpers.tiny import demo_pairs
 from transformer_mt import prepare
 from transformer_mt.base.errors import UserError
 from transformer_mt.batches.encoded import EncodedCorpus, places_of_pairs
-from transformer_mt.corpora.shares import place_of
+from transformer_mt.corpora.opening import place_of
 from transformer_mt.text.tokenizer import Tokenizer
 
 SETS = ("valid", "test/talks")

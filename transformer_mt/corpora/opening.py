@@ -1,9 +1,12 @@
-"""Opens a corpus of any form."""
+"""Opens a corpus of any form, and takes validation and test sets from it: shares, chosen by a hash of each source."""
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
-from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.base.errors import CorpusError
+from transformer_mt.corpora.corpus import BadPair, Corpus, blocks_of_file
 from transformer_mt.corpora.local_files import local_files
 from transformer_mt.corpora.parallel import files_of, open_parallel, open_zip
 from transformer_mt.corpora.rows import digest_of_hub, open_hub, open_jsonl, open_parquet
@@ -51,3 +54,53 @@ def corpus_digest(text: PairedText) -> str:
     if text.form == "zip":
         return open_zip(text).digest()
     return fingerprint(*(survey(path).digest for path in corpus_files(text)))
+
+
+Range = tuple[float, float]
+"""The numbers of `place_of` from the first on, below the second."""
+
+
+def place_of(source: str) -> float:
+    """Return a number in [0, 1) that depends on this text alone: a pair stays in its set when a corpus grows."""
+    return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=6).digest()) / 2**48
+
+
+def parts_of(corpora: Sequence[Corpus], ranges: Mapping[str, Range], clean: Callable[[str], str]) -> dict[str, Corpus]:
+    """Read the corpora once, and return for each range the pairs whose source has a place in it, by the same names.
+
+    The texts are as `clean` returns them. The function leaves out pairs with a blank side, and of pairs with the same
+    source all but the first: training text may repeat a sentence, but a test should not count it twice. Raises
+    CorpusError if a range has no pair.
+    """
+    found: dict[str, dict[str, str]] = {name: {} for name in ranges}
+    highest, num_good, first_bad = max(high for _, high in ranges.values()), 0, ""
+    for block in chain.from_iterable(corpus.blocks() for corpus in corpora):
+        for index, pair in enumerate(block.pairs):
+            if isinstance(pair, BadPair):
+                first_bad = first_bad or f"{block.place(index)}: {pair.fault}"
+                continue
+            num_good += 1
+            if (place := place_of(source := clean(pair[0]))) >= highest:
+                continue
+            if source and (target := clean(pair[1])):
+                name = next(name for name, (low, high) in ranges.items() if low <= place < high)
+                found[name].setdefault(source, target)
+    if not num_good and first_bad:
+        raise CorpusError(f"corpus.train: no line can be read as a pair. {first_bad}")
+    for name, pairs in found.items():
+        if not pairs:
+            raise CorpusError(f"corpus.{name.replace('/', '.')}: its share of corpus.train has no pair; raise it")
+    return {name: _corpus_of(name, [*found[name].items()], corpora, bounds) for name, bounds in ranges.items()}
+
+
+def _corpus_of(name: str, pairs: list[tuple[str, str]], corpora: Sequence[Corpus], bounds: Range) -> Corpus:
+    return Corpus(
+        blocks=lambda: blocks_of_file(f"{name} (a share of corpus.train)", pairs, unit="pair"),
+        digest=lambda: digest_of_part([corpus.digest() for corpus in corpora], bounds),
+        num_pairs=len(pairs),
+    )
+
+
+def digest_of_part(corpora: Iterable[str], bounds: Range) -> str:
+    """Return the digest of a part, from those of the complete corpora."""
+    return fingerprint(*corpora, *map(repr, bounds))

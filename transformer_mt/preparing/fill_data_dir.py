@@ -11,12 +11,10 @@ from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.wording import counted
 from transformer_mt.base.worker_pool import Workers
 from transformer_mt.corpora.corpus import BadPair, Corpus
-from transformer_mt.corpora.filters import PieceFilters, TextFilters
-from transformer_mt.corpora.opening import corpus_digest, open_corpus
+from transformer_mt.corpora.filters import KEPT, PairCounts, PieceFilters, TextFilters, drop_table
+from transformer_mt.corpora.opening import Range, corpus_digest, digest_of_part, open_corpus, parts_of
 from transformer_mt.corpora.repeated import HeldOut
-from transformer_mt.corpora.shares import Range, digest_of_part, parts_of
 from transformer_mt.preparing.data_files import write_encoded, writing
-from transformer_mt.preparing.pair_counts import KEPT, PairCounts, drop_table
 from transformer_mt.preparing.prepared import SUMMARY, is_training, write_data_sums
 from transformer_mt.preparing.shards import BlockEncoder
 from transformer_mt.preparing.tokenizer_training import TokenizerOrigin

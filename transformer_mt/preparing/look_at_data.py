@@ -5,10 +5,9 @@ from pathlib import Path
 
 from transformer_mt.base.wording import cut
 from transformer_mt.corpora.corpus import BadPair
-from transformer_mt.corpora.filters import REASONS
+from transformer_mt.corpora.filters import KEPT, REASONS
 from transformer_mt.preparing.fill_data_dir import open_splits
 from transformer_mt.preparing.measured_text import TextMeasures, measure, table
-from transformer_mt.preparing.pair_counts import KEPT
 from transformer_mt.preparing.text_warnings import corpus_warnings, text_warnings
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, TokenizerConfig
 from transformer_mt.text.existing_tokenizer import open_existing

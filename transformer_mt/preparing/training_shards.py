@@ -29,10 +29,9 @@ from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.base.worker_pool import Workers
 from transformer_mt.batches.encoded import INDEX, KEPT, EncodedCorpus, ShardIndex
 from transformer_mt.corpora.corpus import Block, Corpus
-from transformer_mt.corpora.filters import Languages
+from transformer_mt.corpora.filters import Languages, PairCounts
 from transformer_mt.corpora.repeated import HeldOut, Overlaps, Rows, find_duplicates
 from transformer_mt.preparing.data_files import writing
-from transformer_mt.preparing.pair_counts import PairCounts
 from transformer_mt.preparing.shards import (
     KEYS,
     SENTENCES,

@@ -1,8 +1,10 @@
-"""Code that all commands share: their help, the handling of signals, and the exit status."""
+"""Code that all commands share: their help, the handling of signals, the exit status, and running all stages."""
 
 import argparse
+import importlib
 import io
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -172,3 +174,33 @@ def shown(path: Path) -> str:
     """Return a path as text: relative if it is below the working directory, else absolute."""
     path = Path(os.path.abspath(path))
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def run_all_stages(
+    config: str, overrides: Sequence[str], run_dir: str, has_test_sets: bool, command: Sequence[str]
+) -> int:
+    """Prepare, train and average; evaluate if there are test sets. A stage resumes, or finds that it is done already.
+
+    Returns the exit status of the first stage that was stopped, or 0. If one is stopped, prints `command`, which
+    resumes it and runs the later ones, too. Raises UserError.
+    """
+    resume = f"To resume, and to run the later stages, too: {shlex.join(command)}"
+    for name, arguments in stages(config, overrides, run_dir, has_test_sets):
+        # Imported here, because most of them import PyTorch.
+        main = importlib.import_module(f"transformer_mt.{name}").main
+        try:
+            status: int = main(arguments)
+        except KeyboardInterrupt:
+            print(resume, file=sys.stderr)
+            raise
+        if status:
+            print(resume)
+            return status
+    return 0
+
+
+def stages(config: str, overrides: Sequence[str], run_dir: str, has_test_sets: bool) -> list[tuple[str, list[str]]]:
+    """Return the names of the stages, in order, with their arguments."""
+    named, of_run = [config, *overrides], [run_dir]
+    found = [("prepare", named), ("train", named), ("average", of_run)]
+    return [*found, ("evaluate", of_run)] if has_test_sets else found

@@ -7,7 +7,7 @@ import pytest
 from helpers.messages import message
 
 from transformer_mt.base.errors import ConfigError
-from transformer_mt.preparing.fine_tuning import OldText, mixed_corpora, old_text
+from transformer_mt.new import OldText, mixed_corpora, old_text
 from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.reading import load_config
 from transformer_mt.text.tokenizer import Tokenizer
