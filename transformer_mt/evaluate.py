@@ -16,14 +16,12 @@ from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.analysis import rarest_pieces
-from transformer_mt.evaluation.comet import Comet
 from transformer_mt.evaluation.comparing import (
     check_comparison_file,
     compared_files,
     compared_runs,
     comparison,
     text_of,
-    write_comparison,
 )
 from transformer_mt.evaluation.evaluated_texts import (
     TestSet,
@@ -37,6 +35,7 @@ from transformer_mt.evaluation.evaluated_texts import (
     read_validation_set,
     results_dir,
 )
+from transformer_mt.evaluation.metrics import Comet
 from transformer_mt.evaluation.scores_json import (
     AlsoInTraining,
     Details,
@@ -52,7 +51,7 @@ from transformer_mt.evaluation.tuning import Tuning, choices_of, tune
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
-from transformer_mt.storage.files import read_json, write_whole
+from transformer_mt.storage.files import read_json, write_json, write_whole
 from transformer_mt.storage.own_directory import Owner, check_own, hold
 from transformer_mt.terminal import cli, model_arguments
 from transformer_mt.terminal.evaluate_arguments import check, chosen_metrics, machine, parser, what_ran
@@ -101,7 +100,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     found = [comparison(test, arguments.metrics) for test in tests]
     print("\n\n".join(map(text_of, found)))
     if arguments.json is not None:
-        write_comparison(arguments.json, found)
+        write_json(arguments.json, found)
     return 0
 
 

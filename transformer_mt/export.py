@@ -1,6 +1,5 @@
 """The stage `export`: writes a model in the format of another program."""
 
-import json
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -9,22 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, assert_never
 
-import numpy as np
-
-from transformer_mt.base.errors import CorpusError, TokenizerError, UserError
-from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.base.errors import UserError
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
 from transformer_mt.decoding.engine import Engine, Sentence
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.evaluation.evaluated_texts import read_validation_set
 from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.exporting.trained_model import SUPPORTED, Trained, random_pairs, read_trained, unsupported_setting
-from transformer_mt.preparing.prepared import VALIDATED_ON, check_data
+from transformer_mt.preparing.prepared import read_prepared
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.checksums import SUMS, read_sums, write_sums
-from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.files import write_json
 from transformer_mt.storage.own_directory import replacing_directory
 from transformer_mt.terminal import cli
-from transformer_mt.text.tokenizer import Tokenizer
 
 Format = Literal["ctranslate2", "huggingface"]
 QUANTIZATIONS = ["float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
@@ -86,7 +82,7 @@ def export(
             compare(translator.engine, exported, trained, quantization)
             print(agreement(translator.engine, exported, trained, output_dir))
         mark = {"format": format, "quantization": quantization, "model": str(model_dir)}
-        write_whole(directory / MARK, json.dumps(mark, indent=2) + "\n")
+        write_json(directory / MARK, mark)
         files = list(directory.iterdir())
         for file in files:  # some packages write files that only the owner may read
             file.chmod((directory / MARK).stat().st_mode)
@@ -182,15 +178,10 @@ def agreement(ours: Engine, theirs: Engine, trained: Trained, output_dir: Path) 
 
 def validation_sources(trained: Trained, count: int) -> list[list[int]]:
     """The ids of the first non-blank sentences of the validation set; none if data_dir has another tokenizer."""
-    data_dir = Path(trained.config.data_dir)
-    try:
-        if Tokenizer.load(data_dir).digest != trained.tokenizer.digest:
-            return []
-        source = EncodedCorpus.load(data_dir / "valid").source
-    except (TokenizerError, CorpusError):
+    prepared = read_prepared(Path(trained.config.data_dir))
+    if prepared is None or prepared.tokenizer_digest != trained.tokenizer.digest:
         return []
-    check_data(data_dir, VALIDATED_ON)
-    sentences = [source.gather(np.array([number]))[0].tolist() for number in range(min(count, len(source)))]
+    sentences = trained.tokenizer.encode_source(read_validation_set(prepared.directory).sources[:count])
     return [sentence for sentence in sentences if 1 < len(sentence) <= trained.config.model.max_positions]
 
 

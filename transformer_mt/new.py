@@ -44,7 +44,7 @@ from transformer_mt.settings.model_settings import ModelConfig, TransformerConfi
 from transformer_mt.settings.reading import load_config, parse_yaml
 from transformer_mt.settings.training_settings import Optimizer, TrainingConfig
 from transformer_mt.storage.checksums import CONFIG, MODEL, how_to_get_a_model
-from transformer_mt.storage.files import read_json, write_whole
+from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli
 from transformer_mt.text.tokenizer import Tokenizer
 
@@ -195,8 +195,7 @@ def old_text(corpus: CorpusConfig, data_dir: Path, tokenizer_digest: str) -> Old
             open_corpus(text)
     except CorpusError as error:
         return OldText(valid=valid, tests=tests, missing=str(error))
-    num_tokens = read_json(data_dir / SUMMARY)["counts"]["train"]["target_tokens"]
-    return OldText(training, int(num_tokens), valid, tests)
+    return OldText(training, prepared.counts["train"]["target_tokens"], valid, tests)
 
 
 def text_settings(corpus: CorpusConfig, share: float, old: OldText, new_tokens: int) -> dict[str, Any]:

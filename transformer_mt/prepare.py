@@ -2,13 +2,15 @@
 
 import shlex
 import sys
+from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transformer_mt.base.errors import CorpusError, EvaluationError
+from transformer_mt.base.wording import cut
 from transformer_mt.base.worker_pool import num_cores
-from transformer_mt.corpora.corpus import Corpus
-from transformer_mt.corpora.filters import TextFilters
+from transformer_mt.corpora.corpus import BadPair, Corpus
+from transformer_mt.corpora.filters import KEPT, REASONS, TextFilters
 from transformer_mt.evaluation.metrics import check_tokeniser, check_words, tokenised_warning
 from transformer_mt.preparing.data_files import hold_data_dir
 from transformer_mt.preparing.fill_data_dir import (
@@ -19,7 +21,7 @@ from transformer_mt.preparing.fill_data_dir import (
     split_digests,
     splits_of,
 )
-from transformer_mt.preparing.look_at_data import MOST_PAIRS, look
+from transformer_mt.preparing.measured_text import TextMeasures, measure, table
 from transformer_mt.preparing.prepared import (
     SUMMARY,
     Prepared,
@@ -29,7 +31,7 @@ from transformer_mt.preparing.prepared import (
     read_prepared,
     trained_on,
 )
-from transformer_mt.preparing.text_warnings import corpus_warnings
+from transformer_mt.preparing.text_warnings import corpus_warnings, text_warnings
 from transformer_mt.preparing.tokenizer_training import ORIGIN, TokenizerOrigin, check_tag, kept_tokenizer, sample_of
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, load_config
@@ -42,11 +44,31 @@ from transformer_mt.text.existing_tokenizer import (
     open_existing,
     tokenizer_warnings,
 )
-from transformer_mt.text.tokenizer import Tokenizer, clean, taken
+from transformer_mt.text.tokenizer import Tokenizer, clean, holds_tokenizer, taken
+
+MOST_PAIRS = 1_000_000  # the default; they take about 20 s, or 30 s with a tokenizer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status; raises UserError."""
+    arguments = _parser().parse_intermixed_args(argv)
+    config = load_config(arguments.config, arguments.overrides)
+    if arguments.look is not None:
+        look(config, arguments.look)
+        return 0
+    if warning := config.training.schedule_warning():
+        print(f"warning: {warning}", file=sys.stderr)
+    try:
+        with cli.sigterm_raised():
+            prepare(config, arguments.workers)
+    except KeyboardInterrupt:
+        command = cli.command("prepare", arguments.config, *arguments.overrides)
+        print(f"Finished parts are kept. To resume: {shlex.join(command)}", file=sys.stderr)
+        raise
+    return 0
+
+
+def _parser() -> ArgumentParser:
     parser = cli.parser(
         "prepare",
         "Reads the corpus of a configuration. Trains a tokenizer, or takes the existing one named by tokenizer.from.\n"
@@ -72,21 +94,44 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="write nothing; show what the first N pairs of each training corpus are like, and with examples what the "
         f"filters would remove (default: {MOST_PAIRS:,})",
     )
-    arguments = parser.parse_intermixed_args(argv)
-    config = load_config(arguments.config, arguments.overrides)
-    if arguments.look is not None:
-        look(config.corpus, config.filters, config.tokenizer, Path(config.data_dir), arguments.look)
-        return 0
-    if warning := config.training.schedule_warning():
+    return parser
+
+
+def look(config: Config, most: int) -> None:
+    """Print what the first `most` pairs of each corpus are like, and which the filters leave out. Raises UserError."""
+    tokenizer, opened = _tokenizer_to_look(config), open_splits(config.corpus)
+    measures = measure(config.corpus, config.filters, opened, tokenizer, most)
+    print(table(measures))
+    if any(count.total() == most for count in measures.counts.values()):
+        print(f"note: this reads only the first {most:,} pairs of each corpus; `--look N` reads N")
+    for warning in [*corpus_warnings(config.corpus, opened), *text_warnings(measures)]:
         print(f"warning: {warning}", file=sys.stderr)
-    try:
-        with cli.sigterm_raised():
-            prepare(config, arguments.workers)
-    except KeyboardInterrupt:
-        command = cli.command("prepare", arguments.config, *arguments.overrides)
-        print(f"Finished parts are kept. To resume: {shlex.join(command)}", file=sys.stderr)
-        raise
-    return 0
+    _print_examples(measures)
+
+
+def _tokenizer_to_look(config: Config) -> Tokenizer | None:
+    """Return the tokenizer of the configuration or of its data_dir. If there is none, print a note."""
+    if config.tokenizer.from_ is not None:
+        return open_existing(Path(config.tokenizer.from_))
+    if holds_tokenizer(Path(config.data_dir)):
+        return Tokenizer.load(Path(config.data_dir))
+    print(
+        "note: this does not check lengths in subword pieces (corpus.max_length, corpus.max_ratio), because there is "
+        "no tokenizer yet; you can name one with tokenizer.from=PATH",
+        file=sys.stderr,
+    )
+    return None
+
+
+def _print_examples(measures: TextMeasures) -> None:
+    """Print a few kept pairs and a few for each reason."""
+    for reason, words in {KEPT: "kept, each source above its target", **REASONS}.items():
+        if reason in measures.examples:
+            print(f"\n{words}:")
+        for place, pair in measures.examples.get(reason, []):
+            print(f"  {place}")
+            for text in [pair.fault] if isinstance(pair, BadPair) else pair:
+                print(f"      {cut(text) or '(blank)'}")
 
 
 def prepare(config: Config, num_workers: int = 1) -> None:

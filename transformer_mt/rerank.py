@@ -6,7 +6,7 @@ With log-probabilities under a model of the reverse direction, this is noisy cha
 import argparse
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,16 +101,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             "give a weight for each field added by `score --add`, such as channel=0.5: --tune REFERENCE finds the best "
             "weights on a validation set"
         )
-    weights, done = Weights.read(arguments.weights), 0
-    shown = lines.progress(is_wanted=not sys.stdout.isatty())
-    with cli.sigterm_raised(), cli.output() as output, shown as progress:
+    weights = Weights.read(arguments.weights)
+
+    def written() -> Iterator[tuple[int, list[str]]]:
+        first_line = 1
         for block in lines.blocks:
-            lists = n_best_lists(block, str(arguments.lists), done + 1)
-            output.write("".join(f"{weights.best(each, _candidates(each, weights))}\n" for each in lists).encode())
-            output.flush()
-            done += len(block)
-            if progress is not None:
-                progress.reached(done)
+            lists = n_best_lists(block, str(arguments.lists), first_line)
+            yield len(block), [f"{weights.best(each, _candidates(each, weights))}\n" for each in lists]
+            first_line += len(block)
+
+    line_input.write_output(lines, written())
     return 0
 
 

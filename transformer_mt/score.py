@@ -5,7 +5,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from transformer_mt.base.errors import CorpusError, UserError
@@ -43,18 +42,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = model_arguments.engine_options(arguments)
     scorer = Scorer.load(model_arguments.model_dirs(arguments), **vars(options))
     scorer.tags.check(arguments.tag)
-    with cli.sigterm_raised(), ExitStack() as stack:
-        output = stack.enter_context(cli.output())
-        progress = stack.enter_context(lines.progress(is_wanted=not sys.stdout.isatty()))
-        done = 0
-        for sources, targets in blocks:
-            written = (_with_scores if arguments.add else _scores)(arguments, scorer, sources, targets, done + 1)
-            for text in written:
-                output.write(text.encode("utf-8"))
-            output.flush()
-            done += len(sources)
-            if progress is not None:
-                progress.reached(done)
+
+    def written() -> Iterator[tuple[int, list[str]]]:
+        first_line = 1
+        for both in blocks:
+            yield len(both[0]), (_with_scores if arguments.add else _scores)(arguments, scorer, *both, first_line)
+            first_line += len(both[0])
+
+    line_input.write_output(lines, written())
     return 0
 
 

@@ -9,8 +9,8 @@ import pytest
 from helpers.messages import message, says
 
 from transformer_mt.base.errors import CorpusError
-from transformer_mt.corpora.corpus import BLOCK, LONGEST
-from transformer_mt.corpora.text_files import BadLine, all_lines, decode_lines, line_blocks, survey_of
+from transformer_mt.corpora.corpus import BLOCK, LONGEST, blocks_of_file
+from transformer_mt.corpora.text_files import BadLine, all_lines, decode_lines, survey_of
 
 
 class Trickle(io.BytesIO):
@@ -34,9 +34,10 @@ def test_lines_are_those_of_the_reader_that_goes_line_by_line() -> None:
 
 def test_blocks_depend_on_the_text_only() -> None:
     content = b"".join(b"line %d\n" % number for number in range(5 * BLOCK + 7))
-    expected = list(line_blocks(io.BytesIO(content), "text"))
-    assert [len(block) for block in expected] == [BLOCK] * 5 + [7]
-    assert list(line_blocks(Trickle(content), "text")) == expected
+    expected = lines_of(content)
+    blocks = list(blocks_of_file("text", ((str(line), "") for line in expected)))
+    assert [len(block.pairs) for block in blocks] == [BLOCK] * 5 + [7]
+    assert list(all_lines(Trickle(content), "text")) == expected
     assert survey_of(Trickle(content)) == survey_of(io.BytesIO(content))
 
 

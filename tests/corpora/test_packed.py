@@ -136,7 +136,7 @@ def test_a_file_that_changed_since_it_was_counted_is_told(tmp_path: Path) -> Non
     keys = write_form(tmp_path, "files", [("a", "b")] * 9)
     corpus = opened(keys)
     Path(keys["target"]).write_text("b\n" * 8)
-    with pytest.raises(CorpusError, match=message("corpus-changed-while-read")):
+    with pytest.raises(CorpusError, match=message("text-changed-while-read", keys["target"])):
         list(corpus.pairs())
 
 

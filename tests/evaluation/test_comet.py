@@ -11,8 +11,8 @@ from helpers.messages import message
 
 from transformer_mt import evaluate
 from transformer_mt.base.errors import EvaluationError
-from transformer_mt.evaluation import comet
-from transformer_mt.evaluation.comet import Comet
+from transformer_mt.evaluation import metrics
+from transformer_mt.evaluation.metrics import Comet
 from transformer_mt.terminal import cli
 
 SOURCES, HYPOTHESES, REFERENCES = ["a b", "c"], ["A B", "CCCC"], ["A B", "C"]
@@ -52,7 +52,7 @@ def package(monkeypatch):
     module = ModuleType("comet")
     module.load_from_checkpoint = load_from_checkpoint
     monkeypatch.setitem(sys.modules, "comet", module)
-    monkeypatch.setattr(comet, "find_spec", lambda _: True)
+    monkeypatch.setattr(metrics, "find_spec", lambda _: True)
     return loaded
 
 
@@ -93,7 +93,7 @@ def test_evaluate_prints_it_beside_the_others(model, package, tmp_path, capsys):
 
 
 def test_what_is_missing_is_named(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(comet, "find_spec", lambda _: None)
+    monkeypatch.setattr(metrics, "find_spec", lambda _: None)
     with pytest.raises(EvaluationError, match=message("comet-not-installed", "`pip install --no-deps")):
         Comet(model)
     with pytest.raises(EvaluationError, match=message("comet-model-missing", "nowhere")):

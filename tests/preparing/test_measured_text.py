@@ -9,8 +9,8 @@ import pytest
 from helpers.forms import measured, only_training, write_form
 from helpers.tiny import demo_pairs
 
-from transformer_mt.corpora.filters import KEPT, REASONS, letters_by_script
-from transformer_mt.corpora.text_traits import telling_words
+from transformer_mt.corpora.filters import KEPT, REASONS
+from transformer_mt.corpora.text_traits import letters_by_script, telling_words
 from transformer_mt.preparing.fill_data_dir import open_texts
 from transformer_mt.preparing.measured_text import TextMeasures, measure, table
 from transformer_mt.settings.corpus_settings import FiltersConfig

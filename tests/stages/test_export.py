@@ -152,13 +152,13 @@ def test_translations_that_differ_count_as_such(experiment, tmp_path, monkeypatc
     assert agreement(one, other, lines) != agreement(other, one, lines) != agreement(one, one, lines)
 
 
-def test_damaged_ids_of_the_validation_set_are_named(experiment, tmp_path, monkeypatch):
+def test_a_damaged_validation_set_is_named(experiment, tmp_path, monkeypatch):
     data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
     trained = read_trained(write_untrained(tmp_path / "one", Tokenizer.load(data)), [])
-    content = (data / "valid/source.ids").read_bytes()
-    (data / "valid/source.ids").write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    content = (data / "valid.source.txt").read_bytes()
+    (data / "valid.source.txt").write_bytes(bytes([content[0] ^ 1]) + content[1:])
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CorpusError, match=message("prepared-data-damaged", "source.ids")):
+    with pytest.raises(CorpusError, match=message("prepared-data-damaged", "valid.source.txt")):
         export.validation_sources(trained, 5)
 
 

@@ -28,7 +28,6 @@ from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.base.wording import LineProgress
 from transformer_mt.batches.encoded import EncodedCorpus, places_of_pairs
 from transformer_mt.corpora import corpus as corpora
-from transformer_mt.corpora import text_files
 from transformer_mt.preparing import training_shards
 from transformer_mt.preparing.prepared import data_digests
 from transformer_mt.preparing.shards import BlockEncoder, ShardWriter
@@ -37,19 +36,18 @@ from transformer_mt.storage.checksums import read_sums, write_sums
 
 SMALL = {
     (corpora, "BLOCK"): 20,
-    (text_files, "BLOCK"): 20,
     (training_shards, "ITEMS"): 100,
     (training_shards, "DONE_HERE"): 2,
 }
 # The same for a process of its own.
 IN_A_PROCESS = """
 import sys
-from transformer_mt.corpora import text_files
+from transformer_mt.corpora import corpus
 from transformer_mt.preparing import training_shards
 from transformer_mt import prepare
 from transformer_mt.terminal import cli
 if __name__ == "__main__":
-    text_files.BLOCK, training_shards.ITEMS, training_shards.DONE_HERE = 20, 100, 2
+    corpus.BLOCK, training_shards.ITEMS, training_shards.DONE_HERE = 20, 100, 2
     sys.exit(cli.run(prepare.main))
 """
 

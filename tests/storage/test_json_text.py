@@ -24,7 +24,7 @@ def test_json_is_read(tmp_path):
 
 def test_a_pipe_in_the_place_of_a_file_does_not_hang(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with time_limit(20), pytest.raises(ValueError, match="not a regular file"):
+    with time_limit(20), pytest.raises(OSError, match="not a regular file"):
         read_json(tmp_path / "pipe")
 
 

@@ -18,7 +18,7 @@ from transformer_mt.batches.subword_sampling import SubwordSampler
 from transformer_mt.decoding.scorer import Scorer
 from transformer_mt.preparing.data_files import write_encoded
 from transformer_mt.preparing.prepared import Prepared
-from transformer_mt.settings.corpus_settings import FiltersConfig, TokenizerConfig
+from transformer_mt.settings.corpus_settings import TokenizerConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.text.existing_tokenizer import check_symbols, open_existing
 from transformer_mt.text.tokenizer import Tokenizer
@@ -229,7 +229,7 @@ def test_a_tokenizer_that_was_put_in_place_of_the_datas_is_refused(experiment, o
 
 def test_settings_of_training_a_tokenizer_do_not_matter_to_one_that_exists():
     def same(made: dict[str, object], asked: dict[str, object]) -> bool:
-        data = Prepared(Path(), None, TokenizerConfig.model_validate(made), {}, "", FiltersConfig(), {})
+        data = Prepared.model_construct(tokenizer=TokenizerConfig.model_validate(made))
         return data.same_tokenizer(TokenizerConfig.model_validate(asked))
 
     theirs = {"from": "a", "vocab_size": 400}

@@ -1,8 +1,4 @@
-"""Decides which training pairs to leave out, and for which reason, and counts them.
-
-Unicode Standard Annex 24 defines the script of each character. Letters that several scripts share, such as the Japanese
-sign for a long vowel, do not count.
-"""
+"""Decides which training pairs to leave out, and for which reason, and counts them."""
 
 import re
 from collections import Counter
@@ -14,86 +10,11 @@ from operator import add
 import regex
 
 from transformer_mt.base.errors import ConfigError
-from transformer_mt.base.languages import short_code
 from transformer_mt.corpora.corpus import BAD_LINE, OTHER_LANGUAGES
 from transformer_mt.corpora.opening import place_of
 from transformer_mt.corpora.repeated import HeldOut
+from transformer_mt.corpora.text_traits import script_of
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig
-
-_SCRIPTS = {
-    **dict.fromkeys("be bg bul ce cv kk kir ky mk mkd mn myv os ru rus tg tt uk ukr".split(), "Cyrillic"),
-    **dict.fromkeys("ar ara ckb fa fas ks pes prs ps sd ug ur urd".split(), "Arabic"),
-    **dict.fromkeys("as ben bn".split(), "Bengali"),
-    **dict.fromkeys("awa bho hi hin mag mai mar mr ne nep sa".split(), "Devanagari"),
-    **dict.fromkeys("he heb yi".split(), "Hebrew"),
-    **dict.fromkeys("am amh ti".split(), "Ethiopic"),
-    **{"dv": "Thaana", "el": "Greek", "ell": "Greek", "gu": "Gujarati", "hy": "Armenian", "ka": "Georgian"},
-    **{"kn": "Kannada", "ml": "Malayalam", "or": "Oriya", "pa": "Gurmukhi", "si": "Sinhala", "ta": "Tamil"},
-    **{"te": "Telugu", "bo": "Tibetan", "zh": "Han", "ja": "Han+Hiragana+Katakana", "ko": "Hangul+Han"},
-    **{"th": "Thai", "lo": "Lao", "km": "Khmer", "my": "Myanmar", "sr": "Cyrillic+Latin", "uz": "Latin+Cyrillic"},
-    **dict.fromkeys(
-        "af az bs ca ceb ces cs cy cym da dan de deu en eng eo es est et eu fi fil fin fo fr fra fy ga gd gl ha haw hr "
-        "hrv hu hun id ig ind is isl it ita jv la lb lg li lij ln lt lit lv lav mg mi ms mt nb nl nld nn no ny oc pl "
-        "pol por pt rm ro ron sco sk slk sl slv sm sn so spa sq st su sv sw swe tk tl tn to tr tur vi vie wo xh yo "
-        "zu".split(),
-        "Latin",
-    ),
-}
-_SCRIPTS_OF_SUBTAGS = {"hans": "Han", "hant": "Han", "jpan": "Han+Hiragana+Katakana", "kore": "Hangul+Han"}
-
-
-def script_of(code: str) -> str | None:
-    """Return the script of a language by its code, such as Latin for de; None if it is unknown.
-
-    A script in the code takes precedence, as in sr-Latn and srp_Cyrl. Several scripts are joined by +.
-    """
-    for part in re.split("[-_]", code)[1:]:
-        if re.fullmatch("[A-Za-z]{4}", part):
-            return _SCRIPTS_OF_SUBTAGS.get(part.lower(), part.title())
-    return _SCRIPTS.get(short_code(code))
-
-
-def letters_by_script(characters: Mapping[str, int]) -> Counter[str]:
-    """Count the letters of each script, the most frequent script first, from the number of times each character occurs.
-
-    Scripts that no language above has are counted together, as "other".
-    """
-    letters = "".join(regex.findall(r"[\p{L}--[\p{Script=Common}\p{Script=Inherited}]]", "".join(characters), regex.V1))
-    counts = Counter({"other": sum(characters[letter] for letter in letters)})
-    for name in sorted({name for names in _SCRIPTS.values() for name in names.split("+")}):
-        counts[name] = sum(characters[letter] for letter in regex.findall(rf"\p{{Script={name}}}", letters))
-        counts["other"] -= counts[name]
-    return Counter({name: number for name, number in counts.most_common() if number})
-
-
-@dataclass(frozen=True)
-class Script:
-    """One script, or several that a text may mix."""
-
-    letters: regex.Pattern[str]
-    """Finds a letter of the script."""
-    others: regex.Pattern[str]
-    """Finds a letter of another script."""
-
-    @classmethod
-    def named(cls, names: str, key: str) -> "Script":
-        """Return the script of this Unicode name, or of several joined by +. Raises ConfigError, which names `key`."""
-        own = "".join(rf"\p{{Script={name}}}" for name in names.split("+"))
-        try:
-            letters = regex.compile(rf"[\p{{L}}&&[{own}]]", regex.V1)
-        except regex.error:
-            raise ConfigError(
-                f"{key}: '{names}' is no script of Unicode; write one such as Latin, Cyrillic, Greek, Arabic, "
-                "Devanagari, Han or Hangul"
-            ) from None
-        others = regex.compile(rf"[\p{{L}}--[{own}\p{{Script=Common}}\p{{Script=Inherited}}]]", regex.V1)
-        return cls(letters, others)
-
-    def share(self, text: str) -> float:
-        """Return the share of a text's letters that belong to this script; 1 if no letter counts."""
-        num_own, num_others = len(self.letters.findall(text)), len(self.others.findall(text))
-        return num_own / (num_own + num_others) if num_others else 1.0
-
 
 REASONS = {
     BAD_LINE: "unreadable",
@@ -169,7 +90,7 @@ class TextFilters:
             return "too_short"
         if settings.max_characters and (len(source) > settings.max_characters or len(target) > settings.max_characters):
             return "too_long"
-        if settings.control_characters and (_has_control_characters(source) or _has_control_characters(target)):
+        if settings.control_characters and (_CONTROL.search(source) or _CONTROL.search(target)):
             return "control_characters"
         of_source, of_target = self.sides[languages]
         return of_source.reason(source) or of_target.reason(target)
@@ -180,26 +101,39 @@ class SideFilters:
     """The filters that need the characters of one side."""
 
     settings: FiltersConfig
-    script: Script | None
+    letters: regex.Pattern[str] | None
+    """Finds a letter of the script, or of the several scripts that a text may mix; None if scripts do not matter."""
+    other_letters: regex.Pattern[str] | None
+    """Finds a letter of another script."""
 
     @classmethod
     def of(cls, settings: FiltersConfig, language: str, side: str) -> "SideFilters":
         """Make the filters of a side. Raises ConfigError for an unknown script."""
-        script = None
-        if settings.min_script_share:
-            key, name = f"corpus.{side}_language={language}", script_of(language)
-            if name is None:
-                raise ConfigError(
-                    f"filters.min_script_share: the script of {key} is unknown; write it after the code, as in "
-                    f"{language}-Latn"
-                )
-            script = Script.named(name, key)
-        return cls(settings, script)
+        if not settings.min_script_share:
+            return cls(settings, None, None)
+        key, names = f"corpus.{side}_language={language}", script_of(language)
+        if names is None:
+            raise ConfigError(
+                f"filters.min_script_share: the script of {key} is unknown; write it after the code, as in "
+                f"{language}-Latn"
+            )
+        own = "".join(rf"\p{{Script={name}}}" for name in names.split("+"))
+        try:
+            letters = regex.compile(rf"[\p{{L}}&&[{own}]]", regex.V1)
+        except regex.error:
+            raise ConfigError(
+                f"{key}: '{names}' is no script of Unicode; write one such as Latin, Cyrillic, Greek, Arabic, "
+                "Devanagari, Han or Hangul"
+            ) from None
+        others = rf"[\p{{L}}--[{own}\p{{Script=Common}}\p{{Script=Inherited}}]]"
+        return cls(settings, letters, regex.compile(others, regex.V1))
 
     def reason(self, text: str) -> str | None:
         """Return the reason to leave out a pair with this text, which is not blank, on this side; None if it stays."""
-        if self.script is not None and self.script.share(text) < self.settings.min_script_share:
-            return "wrong_script"
+        if self.letters and self.other_letters and (num_others := len(self.other_letters.findall(text))):
+            num_own = len(self.letters.findall(text))
+            if num_own / (num_own + num_others) < self.settings.min_script_share:
+                return "wrong_script"
         num_visible = len(text) - text.count(" ")
         digits, marks = self.settings.max_digit_share, self.settings.max_punctuation_share
         if digits < 1.0 and len(_DIGIT.findall(text)) > digits * num_visible:
@@ -227,11 +161,6 @@ class PieceFilters:
         if longer > _SHORT_PAIR and longer > self.max_ratio * shorter:
             return "bad_ratio"
         return None
-
-
-def _has_control_characters(text: str) -> bool:
-    # U+FFFD is printable.
-    return "\ufffd" in text or (not text.isprintable() and _CONTROL.search(text) is not None)
 
 
 @dataclass

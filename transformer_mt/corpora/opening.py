@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -90,15 +91,15 @@ def parts_of(corpora: Sequence[Corpus], ranges: Mapping[str, Range], clean: Call
     for name, pairs in found.items():
         if not pairs:
             raise CorpusError(f"corpus.{name.replace('/', '.')}: its share of corpus.train has no pair; raise it")
-    return {name: _corpus_of(name, [*found[name].items()], corpora, bounds) for name, bounds in ranges.items()}
-
-
-def _corpus_of(name: str, pairs: list[tuple[str, str]], corpora: Sequence[Corpus], bounds: Range) -> Corpus:
-    return Corpus(
-        blocks=lambda: blocks_of_file(f"{name} (a share of corpus.train)", pairs, unit="pair"),
-        digest=lambda: digest_of_part([corpus.digest() for corpus in corpora], bounds),
-        num_pairs=len(pairs),
-    )
+    digests = [corpus.digest() for corpus in corpora]
+    return {
+        name: Corpus(
+            blocks=partial(blocks_of_file, f"{name} (a share of corpus.train)", [*pairs.items()], unit="pair"),
+            digest=partial(digest_of_part, digests, ranges[name]),
+            num_pairs=len(pairs),
+        )
+        for name, pairs in found.items()
+    }
 
 
 def digest_of_part(corpora: Iterable[str], bounds: Range) -> str:

@@ -10,22 +10,20 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.wording import counted
-from transformer_mt.corpora.corpus import BadPair, Block, Corpus
+from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file
 from transformer_mt.corpora.local_files import local_files, parallel_files
 from transformer_mt.corpora.text_files import (
     BadLine,
     ByteStream,
     Damage,
+    all_lines,
     is_compressed,
-    line_blocks,
     opened,
     same_text,
     survey_of,
 )
 from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.section import fingerprint
-
-Lines = Sequence[str | BadLine]
 
 
 class OneSide(NamedTuple):
@@ -35,10 +33,10 @@ class OneSide(NamedTuple):
     """The name in messages."""
     open: Callable[[], AbstractContextManager[ByteStream]]
 
-    def line_blocks(self, digest: str) -> Iterator[Lines]:
+    def lines(self, digest: str) -> Iterator[str | BadLine]:
         """Read the lines. At their end, raises CorpusError if the text does not have this digest."""
         with self.open() as file, same_text(file, digest, self.name) as hashed:
-            yield from line_blocks(hashed, self.name)
+            yield from all_lines(hashed, self.name)
 
 
 def open_parallel(text: PairedText) -> Corpus:
@@ -65,7 +63,8 @@ def open_sides(text: PairedText, sides: Sequence[tuple[OneSide, OneSide]]) -> Co
 
     def blocks() -> Iterator[Block]:
         for both, of_both in zip(sides, surveys, strict=True):
-            yield from _blocks(*both, *(of_side.digest for of_side in of_both))
+            sources, targets = (side.lines(of_side.digest) for side, of_side in zip(both, of_both, strict=True))
+            yield from blocks_of_file(both[0].name, _pairs(sources, targets, both[1].name))
 
     return Corpus(blocks, lambda: digest, num_pairs)
 
@@ -87,31 +86,19 @@ def _side(path: Path) -> OneSide:
     return OneSide(str(path), partial(opened, path))
 
 
-def _blocks(source: OneSide, target: OneSide, source_digest: str, target_digest: str) -> Iterator[Block]:
+def _pairs(
+    sources: Iterator[str | BadLine], targets: Iterator[str | BadLine], file_of_targets: str
+) -> Iterator[tuple[str, str] | BadPair]:
     """Yield the pairs of lines of two files."""
-    first, nothing = 1, list[str | BadLine]()
-    both = source.line_blocks(source_digest), target.line_blocks(target_digest)
-    for sources, targets in zip_longest(*both, fillvalue=nothing):
-        if len(sources) != len(targets):
-            raise CorpusError(
-                f"{source.name} and {target.name} have changed during reading; give the same command again"
-            )
-        yield Block(source.name, first, _pairs(sources, targets, target.name))
-        first += len(sources)
-
-
-def _pairs(sources: Lines, targets: Lines, file_of_targets: str) -> Sequence[tuple[str, str] | BadPair]:
-    if BadLine not in {*map(type, sources), *map(type, targets)}:
-        return list(zip(sources, targets, strict=True))  # type: ignore[arg-type]  # no line is a BadLine
-    return [_pair(*lines, file_of_targets) for lines in zip(sources, targets, strict=True)]
-
-
-def _pair(source: str | BadLine, target: str | BadLine, file_of_targets: str) -> tuple[str, str] | BadPair:
-    if isinstance(source, BadLine):
-        return BadPair(source.fault)
-    if isinstance(target, BadLine):
-        return BadPair(f"its translation, the same line of {file_of_targets}, {target.fault}")
-    return source, target
+    for source, target in zip_longest(sources, targets):
+        if source is None or target is None:
+            continue  # a text has changed since its lines were counted, for which its reader raises an error at the end
+        if isinstance(source, BadLine):
+            yield BadPair(source.fault)
+        elif isinstance(target, BadLine):
+            yield BadPair(f"its translation, the same line of {file_of_targets}, {target.fault}")
+        else:
+            yield source, target
 
 
 def open_zip(text: PairedText) -> Corpus:

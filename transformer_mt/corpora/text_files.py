@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 from transformer_mt.base.errors import CorpusError
-from transformer_mt.corpora.corpus import BLOCK, LONGEST, needed
+from transformer_mt.corpora.corpus import LONGEST, needed
 
 COMPRESSED = (".gz", ".zst", ".xz")
 # The first bytes of these files, which reveal a compressed file with a wrong name.
@@ -237,19 +237,12 @@ class BadLine:
     """The line with U+FFFD in place of bytes that are not UTF-8; only its beginning if it is too long."""
 
 
-def line_blocks(file: ByteStream, name: str) -> Iterator[list[str | BadLine]]:
-    """Cut a file of UTF-8 into blocks of BLOCK lines, without line ends; the last block may have fewer.
+def all_lines(file: ByteStream, name: str) -> Iterator[str | BadLine]:
+    """Cut a file of UTF-8 into lines, without line ends.
 
     Only "\\n" ends a line. Carriage returns before "\\n" are removed, and so is a byte order mark at the start. Raises
     CorpusError if the file is UTF-16, or if its lines end in carriage returns only. `name` is its name in messages.
     """
-    lines = all_lines(file, name)
-    while block := list(islice(lines, BLOCK)):
-        yield block
-
-
-def all_lines(file: ByteStream, name: str) -> Iterator[str | BadLine]:
-    """Cut a file into the same lines as `line_blocks`."""
     return chain.from_iterable(map(_lines_of, _chunks(file, name)))
 
 

@@ -1,6 +1,18 @@
-"""Recognises what lines of text are like by their words and signs: tokenised, in subword pieces, in which language."""
+"""Recognises what text is like by its letters, words and signs: script, language, tokenised, in pieces, column names.
+
+Unicode Standard Annex 24 defines the script of each character. Letters that several scripts share, such as the Japanese
+sign for a long vowel, do not count.
+"""
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import regex
+import yaml
 
 from transformer_mt.base.languages import short_code
 
@@ -13,48 +25,53 @@ TOKENISED_SHARE = 0.1
 ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[A-Za-z]{2,8});")
 """An HTML entity, such as &amp; or &#39;"""
 
-# The most frequent words of languages that are written alike. Of Chinese and Japanese, characters.
-_FREQUENT = {
-    language: frozenset(words.split())
-    for language, words in {
-        "en": "the to of and a you is that it this",
-        "de": "die der und ich ist nicht das zu sie ein",
-        "nl": "de het een van ik niet en dat is te",
-        "af": "die nie en het van is in ek om wat",
-        "da": "er det at jeg og ikke du en i af",
-        "nb": "er det jeg ikke og å du som en av",
-        "sv": "att det är jag och inte du som en på",
-        "is": "að er og það ég ekki sem í þú var",
-        "fr": "de la le les et est pas je que un",
-        "es": "de la que el en no los y se un",
-        "ca": "de la que i el no és en un per",
-        "pt": "de que o a não e do para um os",
-        "it": "di che non è la il un per sono e",
-        "ro": "nu de a și în că la să este pe",
-        "fi": "on ja ei se että hän en oli mutta minä",
-        "et": "on ja ei et see ta ma oli kas mis",
-        "hu": "a az nem és hogy egy van is meg ez",
-        "cs": "se je na že to jsem v a si jak",
-        "sk": "sa je na že to som v a si ako",
-        "pl": "nie to się w na z że jest do i",
-        "sl": "je in se v na da ne so za pa",
-        "hr": "je i u da se na su ne za što",
-        "lt": "ir yra į kad su tai aš ne iš jis",
-        "lv": "ir un ka es to ar no uz nav tas",
-        "tr": "bir ve bu da ne için o çok mi ben",
-        "id": "yang dan di tidak ini itu saya dengan untuk dia",
-        "vi": "là không của và tôi có cho một người anh",
-        "eo": "la de kaj estas ne mi en al li ke",
-        "ru": "не и в что на я он это как но",
-        "uk": "не що на я в це з він та як",
-        "bg": "да на не и че за от ще ли съм",
-        "ar": "في من على أن هذا لا إلى ما هل لم",
-        "fa": "به از که در را این و است من با",
-        "zh": "的 我 是 不 了 这 你 们 他 吗",
-        "ja": "の に は を た が で て と し",
-    }.items()
-}
-_FREQUENT["no"] = _FREQUENT["nb"]
+
+class _Facts(NamedTuple):
+    """The content of languages.yaml."""
+
+    scripts: dict[str, str]
+    """The script of a language, by its short code. Several that a text may mix are joined by +."""
+    words: dict[str, frozenset[str]]
+    """The most frequent words of a language, by its short code."""
+    columns: frozenset[str]
+    """Words in the names of columns."""
+
+
+@cache
+def _facts() -> _Facts:
+    data = yaml.safe_load(Path(__file__).with_name("languages.yaml").read_text(encoding="utf-8"))
+    scripts = {code: script for script, codes in data["scripts"].items() for code in codes.split()}
+    words = {code: frozenset(words.split()) for codes, words in data["words"].items() for code in codes.split()}
+    return _Facts(scripts, words, frozenset(data["columns"].split()))
+
+
+_SCRIPTS_OF_SUBTAGS = {"hans": "Han", "hant": "Han", "jpan": "Han+Hiragana+Katakana", "kore": "Hangul+Han"}
+
+
+def script_of(code: str) -> str | None:
+    """Return the script of a language by its code, such as Latin for de; None if it is unknown.
+
+    A script in the code takes precedence, as in sr-Latn and srp_Cyrl. Several scripts are joined by +.
+    """
+    for part in re.split("[-_]", code)[1:]:
+        if re.fullmatch("[A-Za-z]{4}", part):
+            return _SCRIPTS_OF_SUBTAGS.get(part.lower(), part.title())
+    return _facts().scripts.get(short_code(code))
+
+
+def letters_by_script(characters: Mapping[str, int]) -> Counter[str]:
+    """Count the letters of each script, the most frequent script first, from the number of times each character occurs.
+
+    Scripts that no language in languages.yaml has are counted together, as "other".
+    """
+    letters = "".join(regex.findall(r"[\p{L}--[\p{Script=Common}\p{Script=Inherited}]]", "".join(characters), regex.V1))
+    counts = Counter({"other": sum(characters[letter] for letter in letters)})
+    for name in sorted({name for names in _facts().scripts.values() for name in names.split("+")}):
+        counts[name] = sum(characters[letter] for letter in regex.findall(rf"\p{{Script={name}}}", letters))
+        counts["other"] -= counts[name]
+    return Counter({name: number for name, number in counts.most_common() if number})
+
+
 _FEWEST = 4  # words that only one of two languages has; with fewer, no text can be assigned to one of them
 
 
@@ -64,6 +81,14 @@ def telling_words(language: str, other: str) -> tuple[frozenset[str], frozenset[
     In Chinese and Japanese they are characters. Both sets are empty if the words of a language are not known, or if too
     few of them differ.
     """
-    words, others = (_FREQUENT.get(short_code(code), frozenset[str]()) for code in (language, other))
+    words, others = (_facts().words.get(short_code(code), frozenset[str]()) for code in (language, other))
     own, of_other = words - others, others - words
     return (own, of_other) if min(len(own), len(of_other)) >= _FEWEST else (frozenset(), frozenset())
+
+
+def name_columns(cells: Sequence[str], codes: Iterable[str]) -> bool:
+    """Whether all cells look like names of columns and differ: source_text, German, deu_Latn, or one of the codes."""
+    known = _facts().columns.union(short_code(code) for code in codes)
+    bare = [re.sub("[-_][A-Za-z]{2,4}$", "", cell.strip()).lower() for cell in cells]  # without a region or script
+    words = [re.findall(r"[^\W\d_]+", cell) for cell in bare]
+    return all(each and known.issuperset(each) for each in words) and len(set(cells)) == len(cells)

@@ -27,7 +27,7 @@ from transformer_mt.evaluation.scores_json import TestSetScores, checksums_of, r
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import weights_sha256
-from transformer_mt.storage.files import read_json, write_json
+from transformer_mt.storage.files import read_json
 
 LEVEL = 0.05  # a difference is significant if chance alone causes one as large in fewer than 5 of 100 cases
 TESTS = {"bs": "paired bootstrap", "ar": "paired approximate randomisation"}
@@ -244,12 +244,6 @@ def text_of(found: dict[str, Any]) -> str:
     size = f"{counted(found['num_lines'], 'sentence')}, {counted(found['num_references'], 'reference')}"
     parts = [f"{found['test']}: {size}; baseline: {found['baseline']}", *map(_table, found["metrics"])]
     return "\n\n".join([*parts, "\n".join(found["conclusions"])])
-
-
-def write_comparison(path: Path, comparisons: Sequence[dict[str, Any]]) -> None:
-    """Write comparisons as JSON. Raises EvaluationError if the file exists and is not a comparison."""
-    check_comparison_file(path)
-    write_json(path, comparisons)
 
 
 def check_comparison_file(path: Path) -> None:

@@ -13,9 +13,9 @@ from transformer_mt.base.errors import EvaluationError
 from transformer_mt.base.wording import counted, cut
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation.analysis import Analysis, analyse, text_of_analysis
-from transformer_mt.evaluation.comet import Comet
 from transformer_mt.evaluation.metrics import (
     METRICS,
+    Comet,
     MetricName,
     MetricScore,
     case_warning,

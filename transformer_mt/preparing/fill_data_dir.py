@@ -12,7 +12,7 @@ from transformer_mt.base.wording import counted
 from transformer_mt.base.worker_pool import Workers
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import KEPT, PairCounts, PieceFilters, TextFilters, drop_table
-from transformer_mt.corpora.opening import Range, corpus_digest, digest_of_part, open_corpus, parts_of
+from transformer_mt.corpora.opening import corpus_digest, digest_of_part, open_corpus, parts_of
 from transformer_mt.corpora.repeated import HeldOut
 from transformer_mt.preparing.data_files import write_encoded, writing
 from transformer_mt.preparing.prepared import SUMMARY, is_training, write_data_sums
@@ -122,19 +122,11 @@ def splits_of(corpus: CorpusConfig) -> dict[str, PairedText]:
 
 def open_splits(corpus: CorpusConfig) -> dict[str, Corpus]:
     """Open the text of each split, by the same names; read shares of the training text. Raises CorpusError."""
-    opened = open_texts(corpus)
-    held: dict[str, Corpus] = {}
-    for of, shares in _shares_by_corpus(corpus).items():
+    opened, splits, held = open_texts(corpus), splits_of(corpus), dict[str, Corpus]()
+    for of in {splits[name].name for name in corpus.held_shares}:  # None: they are shares of all corpora
+        shares = {name: bounds for name, bounds in corpus.held_shares.items() if splits[name].name == of}
         held |= parts_of(_training(opened, of), shares, clean)
-    return {name: held.get(name) or opened[name] for name in splits_of(corpus)}
-
-
-def _shares_by_corpus(corpus: CorpusConfig) -> dict[str | None, dict[str, Range]]:
-    """Return the held-out shares by the name of the corpus that they are from; None for those of all corpora."""
-    splits, found = splits_of(corpus), dict[str | None, dict[str, Range]]()
-    for name, share in corpus.held_shares.items():
-        found.setdefault(splits[name].name, {})[name] = share
-    return found
+    return {name: held.get(name) or opened[name] for name in splits}
 
 
 def _training(splits: Mapping[str, T], name: str | None) -> list[T]:

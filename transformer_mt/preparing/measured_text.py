@@ -17,16 +17,8 @@ from numpy.typing import NDArray
 from transformer_mt.base.languages import has_spaces, split_units
 from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.corpora.corpus import BAD_LINE, BadPair, Block, Corpus
-from transformer_mt.corpora.filters import (
-    KEPT,
-    Languages,
-    PairCounts,
-    PieceFilters,
-    TextFilters,
-    drop_table,
-    letters_by_script,
-)
-from transformer_mt.corpora.text_traits import ENTITY, PIECE, TOKENISED, telling_words
+from transformer_mt.corpora.filters import KEPT, Languages, PairCounts, PieceFilters, TextFilters, drop_table
+from transformer_mt.corpora.text_traits import ENTITY, PIECE, TOKENISED, letters_by_script, telling_words
 from transformer_mt.preparing.fill_data_dir import held_out_of, splits_of
 from transformer_mt.preparing.prepared import is_training
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText

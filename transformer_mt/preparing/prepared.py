@@ -3,8 +3,9 @@
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.batches.encoded import FILES, INDEX, KEPT, ShardIndex
@@ -20,15 +21,15 @@ SUMMARY = "prepare.json"
 # The files of a data_dir that the later stages read.
 VALIDATION_TEXT = ("valid.source.txt", "valid.target.txt")
 _VALIDATION = (*(f"valid/{name}" for name in FILES), *VALIDATION_TEXT)
-VALIDATED_ON = (*TOKENIZERS, *_VALIDATION)
-_TRAINED_ON = (SUMMARY, *VALIDATED_ON, "training_lines.json", ORIGIN)
+_TRAINED_ON = (SUMMARY, *TOKENIZERS, *_VALIDATION, "training_lines.json", ORIGIN)
 # Files about shards. Each shard has a file with its own checksums; the data_dir has the checksums of these files.
 _SHARDS = (f"train/{INDEX}", f"train/{KEPT}", f"train/*/*/{SUMS}")
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(BaseModel):
     """The settings from which a data_dir was made, and the digests of its texts."""
+
+    model_config = ConfigDict(frozen=True)
 
     directory: Path
     corpus: CorpusConfig
@@ -37,6 +38,8 @@ class Prepared:
     """The digest of the text of each split, by the name of the split."""
     tokenizer_digest: str
     filters: FiltersConfig
+    counts: dict[str, dict[str, int]]
+    """How many pairs of each split were read, kept, and left out for each reason, and their numbers of tokens."""
     also_in_training: dict[str, dict[str, int]]
     """How many lines of each validation and test set are also in the training text, by the name of the split."""
 
@@ -85,17 +88,8 @@ class Prepared:
 def read_prepared(data_dir: Path) -> Prepared | None:
     """Read the description of a data_dir; None if `prepare` has not finished there, or if the file is unreadable."""
     try:
-        content = read_json(data_dir / SUMMARY)
-        return Prepared(
-            data_dir,
-            CorpusConfig.model_validate(content["corpus"]),
-            TokenizerConfig.model_validate(content["tokenizer"]),
-            dict(content["digests"]),
-            str(content["tokenizer_digest"]),
-            FiltersConfig.model_validate(content["filters"]),
-            dict(content["also_in_training"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        return Prepared.model_validate({**read_json(data_dir / SUMMARY), "directory": data_dir})
+    except (OSError, ValueError, TypeError):
         return None
 
 

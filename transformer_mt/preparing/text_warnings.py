@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from transformer_mt.base.errors import CorpusError
-from transformer_mt.base.languages import name_columns, short_code
+from transformer_mt.base.languages import short_code
 from transformer_mt.base.wording import counted
 from transformer_mt.corpora.corpus import BAD_LINE, Corpus
-from transformer_mt.corpora.filters import script_of
-from transformer_mt.corpora.text_traits import TOKENISED_SHARE
+from transformer_mt.corpora.text_traits import TOKENISED_SHARE, name_columns, script_of
 from transformer_mt.preparing.fill_data_dir import splits_of
 from transformer_mt.preparing.measured_text import SideMeasures, TextMeasures
 from transformer_mt.preparing.prepared import is_training

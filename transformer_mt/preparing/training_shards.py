@@ -96,7 +96,6 @@ class ShardMaker:
         records = complete_shards(directory, lambda number: self._key(corpus, number))
         with writing(directory):
             directory.mkdir(exist_ok=True)
-            _remove_all_but(directory, {shard_name(number) for number in range(len(records))})
         if not records or not records[-1].is_last:
             if records:
                 done, num_read = counted(len(records), "shard"), sum(record.read for record in records)
@@ -105,8 +104,8 @@ class ShardMaker:
             num_read, doing = sum(record.read for record in records), f"{corpus.name}: "
             with LineProgress(corpus.pairs.num_pairs, done_before=num_read, doing=doing, unit="pairs") as progress:
                 records += self._new_shards(corpus, directory, _tasks(corpus, blocks, len(records)), progress)
-            with writing(directory):
-                _remove_all_but(directory, {shard_name(number) for number in range(len(records))})
+        with writing(directory):
+            _remove_all_but(directory, {shard_name(number) for number in range(len(records))})
         return records
 
     def _new_shards(

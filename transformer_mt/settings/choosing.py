@@ -239,8 +239,7 @@ def tuned_configuration(old: Config, model: Path, corpus: dict[str, Any], chosen
 
 def _changed(section: Section) -> dict[str, tuple[Any, str]]:
     """Return the settings of a section that differ from their defaults, without reasons."""
-    default = {key: field.default for key, field in type(section).model_fields.items()}
-    return {key: (value, "") for key, value in section.model_dump().items() if value != default[key]}
+    return {key: (value, "") for key, value in section.model_dump(exclude_defaults=True).items()}
 
 
 def _training_settings(chosen: Chosen) -> dict[str, tuple[Any, str]]:

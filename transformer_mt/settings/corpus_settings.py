@@ -384,9 +384,7 @@ class FiltersConfig(Section):
     @property
     def look_at_text(self) -> bool:
         """Whether a filter that needs only the text of a single pair is switched on."""
-        shares = self.min_script_share, self.max_digit_share, self.max_punctuation_share
-        lengths = self.min_characters > 0 or self.max_characters > 0
-        return self.identical or self.control_characters or lengths or shares != (0.0, 1.0, 1.0)
+        return bool(self.model_dump(exclude={"held_out", "duplicates", "on_bad_line"}, exclude_defaults=True))
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -27,17 +27,10 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
-class NotRegularError(OSError):
-    """A pipe, a device, a socket or a directory instead of a file."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(errno.EINVAL, "it is not a regular file", str(path))
-
-
 def open_regular(path: Path) -> FileIO:
-    """Open a file to read its bytes. Raises OSError; NotRegularError, without waiting, if it is a pipe or the like."""
+    """Open a file to read its bytes. Raises OSError, without waiting, also if it is a pipe, a device or a directory."""
     if path.exists() and not path.is_file():
-        raise NotRegularError(path)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return FileIO(path)
 
 
@@ -211,12 +204,9 @@ def flush_to_disk(path: Path) -> None:
 def read_json(path: Path) -> Any:
     """Return the values in a JSON file.
 
-    Raises OSError if it cannot be read; ValueError if it is not a regular file, nested too deeply, or not JSON.
+    Raises OSError if it cannot be read or is not a regular file; ValueError if it is nested too deeply, or not JSON.
     """
-    try:
-        return parse_json(read_regular(path).decode("utf-8"))
-    except NotRegularError as error:
-        raise ValueError(error.strerror) from None
+    return parse_json(read_regular(path).decode("utf-8"))
 
 
 def parse_json(text: str) -> Any:

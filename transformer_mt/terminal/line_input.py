@@ -24,7 +24,7 @@ from transformer_mt.corpora.text_files import (
     survey,
     survey_of,
 )
-from transformer_mt.terminal.cli import positive
+from transformer_mt.terminal import cli
 
 Line = TypeVar("Line")
 
@@ -99,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--buffer-lines",
         metavar="N",
-        type=positive,
+        type=cli.positive,
         default=2048,
         help="process up to N lines together (default: 2048). More lines are faster, because sentences of a batch are "
         "then more similar in length. From a pipe, a block has only the lines that have arrived",
@@ -130,6 +130,18 @@ def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> Lin
     num_lines = survey_of(file).num_lines
     file.seek(start)
     return LineInput(blocks(lines, buffer_lines), is_file=True, num_lines=num_lines)
+
+
+def write_output(lines: LineInput, written: Iterable[tuple[int, Iterable[str]]]) -> None:
+    """Write texts to standard output, block by block, each with its number of input lines, and show the progress."""
+    shown = lines.progress(is_wanted=not sys.stdout.isatty())
+    with cli.sigterm_raised(), cli.output() as output, shown as progress:
+        for num_lines, texts in written:
+            for text in texts:
+                output.write(text.encode())
+            output.flush()
+            if progress is not None:
+                progress.more(num_lines)
 
 
 def beside(lines: LineInput, path: Path, errors: InvalidText) -> Iterator[tuple[list[str], list[str]]]:

@@ -66,19 +66,14 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     at = 0
     while at < len(message):
         tag, at = _variable_length(message, at)
-        match tag & 7:
-            case 0:
-                value, at = _variable_length(message, at)
-                yield tag >> 3, value
-                continue
-            case 1:
-                length = 8
-            case 2:
-                length, at = _variable_length(message, at)
-            case _:
-                length = 4
-        yield tag >> 3, message[at : at + length]
-        at += length
+        number, kind = tag >> 3, tag & 7
+        if kind == 0:
+            value, at = _variable_length(message, at)
+            yield number, value
+        else:  # 5 is a float of 4 bytes; the others are bytes after their length
+            length, at = (4, at) if kind == 5 else _variable_length(message, at)
+            yield number, message[at : at + length]
+            at += length
 
 
 def _variable_length(message: bytes, at: int) -> tuple[int, int]:
