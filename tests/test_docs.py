@@ -160,7 +160,7 @@ def test_what_a_student_reads_is_short():
     readme = README.read_text(encoding="utf-8")
     reading = readme.split("**To understand the Transformer")[1].split("\n## ")[0]
     files = re.findall(r"`((?:models|training|decoding)/\w+\.py)`", reading)
-    assert len(set(files)) == len(files) > 10
+    assert len(set(files)) == len(files) > 8
     assert sum(len((PACKAGE / file).read_text(encoding="utf-8").splitlines()) for file in files) <= 900
 
 

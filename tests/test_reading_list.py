@@ -19,18 +19,18 @@ PACKAGE = ROOT / "transformer_mt"
 # What `training.kernels=fast`, the default, exchanges (inference/fast.py).
 EXCHANGED = """
     decoding/search.py best_continuations
-    models/cache.py Cache.attend
-    models/cache.py Cache.select
-    models/cache.py TransformerState.follow
-    models/cache.py TransformerState.keep
-    models/cache.py empty_cache
-    models/multi_head.py Memory.select
-    models/multi_head.py MultiHeadAttention.project_rows
+    models/attention.py Memory.select
+    models/attention.py MultiHeadAttention.project_rows
+    models/transformer.py Cache.attend
+    models/transformer.py Cache.select
     models/transformer.py FeedForward.forward
     models/transformer.py Transformer.features
     models/transformer.py Transformer.read
     models/transformer.py Transformer.start
     models/transformer.py Transformer.step
+    models/transformer.py TransformerState.follow
+    models/transformer.py TransformerState.keep
+    models/transformer.py empty_cache
     training/loss.py label_smoothed
     training/loss.py real_features
 """

@@ -24,9 +24,8 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_mt.kernels.packed_attention import Near
-from transformer_mt.models.attention import Padded
+from transformer_mt.models.attention import MultiHeadAttention, Padded
 from transformer_mt.models.convolutional import GatedConvolution
-from transformer_mt.models.multi_head import MultiHeadAttention
 from transformer_mt.models.rnn_decoder import Recurrence
 from transformer_mt.reporting import picture_file
 from transformer_mt.terminal import cli

@@ -7,8 +7,7 @@ from helpers.packing import pack
 
 from transformer_mt.inference.fast import FASTER, fast
 from transformer_mt.kernels.packed_attention import Segments
-from transformer_mt.models.attention import Padded, causal_mask
-from transformer_mt.models.multi_head import MultiHeadAttention
+from transformer_mt.models.attention import MultiHeadAttention, Padded, causal_mask
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.model_settings import TransformerConfig
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from transformer_mt.base.languages import BOS, PAD
 from transformer_mt.inference.fast import build_model
 from transformer_mt.models.attention_weights import attention_weights
-from transformer_mt.models.positions import sinusoidal
+from transformer_mt.models.embeddings import sinusoidal
 from transformer_mt.models.transformer import FeedForward, Transformer
 from transformer_mt.models.variants import VariedFeedForward
 from transformer_mt.settings.model_settings import TransformerConfig

@@ -8,9 +8,8 @@ from helpers.formulas import SCORES, randn, random_mask, score_of_pair
 from torch import nn
 
 from transformer_mt.base.languages import PAD
-from transformer_mt.models.attention import Padded, causal_mask, padding_mask
+from transformer_mt.models.attention import MultiHeadAttention, Padded, causal_mask, padding_mask
 from transformer_mt.models.attention_weights import recorded
-from transformer_mt.models.multi_head import MultiHeadAttention
 from transformer_mt.models.scores import attention_by
 from transformer_mt.models.variants import VariedAttention
 from transformer_mt.settings.model_settings import TransformerConfig

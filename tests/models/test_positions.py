@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import PAD
 from transformer_mt.models.convolutional import LearnedPositions
+from transformer_mt.models.embeddings import SinusoidalPositions, sinusoidal
 from transformer_mt.models.layouts import unpadded
-from transformer_mt.models.positions import SinusoidalPositions, sinusoidal
 
 # Sinusoids
 

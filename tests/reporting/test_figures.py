@@ -13,7 +13,7 @@ from helpers.untrained import write_untrained
 from safetensors.torch import load_file
 
 from transformer_mt import plot
-from transformer_mt.models.positions import sinusoidal
+from transformer_mt.models.embeddings import sinusoidal
 from transformer_mt.reporting import figures, picture_file
 from transformer_mt.reporting.log_lines import CURVES
 from transformer_mt.reporting.plot_training import DRAWN

@@ -14,7 +14,7 @@ from transformer_mt.base.languages import BOS, EOS, UNK
 from transformer_mt.decoding.ctranslate2_engine import search_options
 from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, Trained
 from transformer_mt.models.attention_weights import index_of
-from transformer_mt.models.positions import sinusoidal
+from transformer_mt.models.embeddings import sinusoidal
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.reading import dump_config

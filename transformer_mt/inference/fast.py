@@ -20,11 +20,10 @@ from transformer_mt.kernels import top_words
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
 from transformer_mt.kernels.elementary import Dropout, Linear, linear, linear_maps, linear_relu
 from transformer_mt.kernels.packed_attention import Segments, packed_self_attention
-from transformer_mt.models.attention import Sight
+from transformer_mt.models.attention import Memory, MultiHeadAttention, Sight
 from transformer_mt.models.convolutional import Convolutional
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layouts import unpadded
-from transformer_mt.models.multi_head import Memory, MultiHeadAttention
 from transformer_mt.models.rnn import Rnn
 from transformer_mt.models.transformer import FeedForward, Transformer
 from transformer_mt.models.variants import VariedAttention, VariedTransformer

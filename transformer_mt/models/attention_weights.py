@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from transformer_mt.base.errors import TranslationError, UserError
-from transformer_mt.models.attention import Sight
+from transformer_mt.models.attention import MultiHeadAttention, Sight
 from transformer_mt.models.convolutional import Convolutional
 from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layouts import whole_mask
-from transformer_mt.models.multi_head import MultiHeadAttention
 from transformer_mt.models.rnn import Rnn
 from transformer_mt.models.transformer import EncoderLayer, Transformer
 

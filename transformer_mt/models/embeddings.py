@@ -1,11 +1,12 @@
-"""Embeddings turn words into vectors, and features into logits of words (Vaswani et al. 2017, sec. 3.4).
+"""Embeddings of words, and encodings of their positions in the sentence (Vaswani et al. 2017, sec. 3.4 and 3.5).
 
-D model width  V vocabulary
+T positions  D model width  V vocabulary
 """
 
 from typing import Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 
 def embedding(vocab_size: int, d_model: int) -> nn.Embedding:
@@ -25,3 +26,32 @@ def embeddings(
     source = target if ties == "all" else embedding(source_vocab_size, d_model)
     output = embedding(target_vocab_size, d_model) if ties == "none" else target
     return target, source, output
+
+
+def sinusoidal(num_positions: int, d_model: int) -> Tensor:
+    """Position encodings TD in fp32, from position 0.
+
+    PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos(the same): interleaved as in the
+    paper. tensor2tensor and fairseq put all sines before all cosines, a permutation of the columns.
+    """
+    # In fp64, because in fp32 an angle of a thousand radians has few digits after the point.
+    position_T1 = torch.arange(num_positions, dtype=torch.float64)[:, None]
+    exponent_I = torch.arange(0, d_model, 2, dtype=torch.float64) / d_model
+    angle_TI = position_T1 / 10000.0**exponent_I
+    return torch.stack([angle_TI.sin(), angle_TI.cos()], dim=-1).flatten(1).float()
+
+
+class SinusoidalPositions(nn.Module):
+    """The paper's encodings, for sentences of any length."""
+
+    def __init__(self, num_positions: int, d_model: int) -> None:
+        """Make the encodings of the first `num_positions`; `first` makes more for a longer sentence."""
+        super().__init__()
+        self.table_TD: Tensor
+        self.register_buffer("table_TD", sinusoidal(num_positions, d_model), persistent=False)
+
+    def first(self, num_positions: int) -> Tensor:
+        """Encodings of the first positions; TD."""
+        if num_positions > len(self.table_TD):
+            self.table_TD = sinusoidal(num_positions, self.table_TD.shape[1]).to(self.table_TD)
+        return self.table_TD[:num_positions]

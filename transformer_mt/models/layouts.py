@@ -15,7 +15,7 @@ from transformer_mt.kernels.packed_attention import Near, Segments
 from transformer_mt.kernels.row_attention import RowMask, Rows
 from transformer_mt.models.attention import Padded, Sight, causal_mask, padding_mask
 from transformer_mt.models.convolutional import LearnedPositions
-from transformer_mt.models.positions import SinusoidalPositions
+from transformer_mt.models.embeddings import SinusoidalPositions
 
 Positions = SinusoidalPositions | LearnedPositions
 

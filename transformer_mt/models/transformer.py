@@ -1,23 +1,30 @@
 """The Transformer: section 3 of Vaswani et al. 2017, in its order.
 
-Section 3.2, attention, is in attention.py and multi_head.py, 3.4 in embeddings.py and 3.5 in positions.py.
+Section 3.2, attention, is in attention.py; sections 3.4 and 3.5 are in embeddings.py.
 
-B sentences  W hypotheses of a sentence  S source positions  T target positions  D model width
+B sentences  W hypotheses of a sentence  S source positions  T target positions  P positions of the past
+D model width  H heads  K width of a head
 """
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.models.attention import Padded, Sight, causal_mask, padding_mask
-from transformer_mt.models.cache import TransformerState, empty_cache
-from transformer_mt.models.embeddings import embeddings
+from transformer_mt.models.attention import (
+    Attention,
+    Memory,
+    MultiHeadAttention,
+    Padded,
+    Sight,
+    causal_mask,
+    padding_mask,
+)
+from transformer_mt.models.embeddings import SinusoidalPositions, embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
-from transformer_mt.models.multi_head import Memory, MultiHeadAttention
-from transformer_mt.models.positions import SinusoidalPositions
 from transformer_mt.settings.model_settings import TransformerConfig
 
 
@@ -86,6 +93,51 @@ class FeedForward(nn.Module):
     def forward(self, x_BTD: Tensor) -> Tensor:
         output_BTD: Tensor = self.outer(F.relu(self.inner(x_BTD)))
         return output_BTD
+
+
+@dataclass
+class Cache:
+    """The keys and values of the past of each hypothesis, in one decoder layer: all that its next word may see."""
+
+    key_BWHPK: Tensor
+    value_BWHPK: Tensor
+
+    def attend(self, query_BHWK: Tensor, key_BHWK: Tensor, value_BHWK: Tensor, attention: Attention) -> Tensor:
+        """Add the newest position of each hypothesis to its past; returns its attention to all of these, BHWK."""
+        # Each hypothesis is a row of its own, with one query.
+        parts = (query_BHWK, key_BHWK, value_BHWK)
+        query_BWH1K, key_BWH1K, value_BWH1K = (x.transpose(1, 2)[..., None, :] for x in parts)
+        self.key_BWHPK = torch.cat([self.key_BWHPK, key_BWH1K], dim=3)
+        self.value_BWHPK = torch.cat([self.value_BWHPK, value_BWH1K], dim=3)
+        everything = query_BHWK.new_ones(1, dtype=torch.bool)
+        return attention(query_BWH1K, self.key_BWHPK, self.value_BWHPK, everything)[..., 0, :].transpose(1, 2)
+
+    def select(self, *index: Tensor) -> "Cache":
+        """The pasts of some sentences or, with a second index, of some hypotheses of each sentence."""
+        return replace(self, key_BWHPK=self.key_BWHPK[index], value_BWHPK=self.value_BWHPK[index])
+
+
+@dataclass(frozen=True)
+class TransformerState(DecoderState):
+    """For each decoder layer, the cache of the hypotheses and the memory of their sources."""
+
+    caches: list[Cache]
+    memories: list[Memory]
+    position: int = 0
+
+    def follow(self, parent_BW: Tensor) -> "TransformerState":
+        sentence_B1 = torch.arange(len(parent_BW), device=parent_BW.device)[:, None]
+        return replace(self, caches=[cache.select(sentence_B1, parent_BW) for cache in self.caches])
+
+    def keep(self, sentences: Tensor) -> "TransformerState":
+        caches = [cache.select(sentences) for cache in self.caches]
+        return replace(self, caches=caches, memories=[memory.select(sentences) for memory in self.memories])
+
+
+def empty_cache(memory: Memory, width: int) -> Cache:
+    """The cache of `width` hypotheses of each sentence, before their first word."""
+    empty_BWH0K = memory.key_BHSK[:, None, :, :0].repeat(1, width, 1, 1, 1)
+    return Cache(empty_BWH0K, memory.value_BHSK[:, None, :, :0].repeat(1, width, 1, 1, 1))
 
 
 class Transformer(Seq2Seq):

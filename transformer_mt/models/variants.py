@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer_mt.models.attention import Attention, Sight
-from transformer_mt.models.cache import Cache, TransformerState
+from transformer_mt.models.attention import Attention, Memory, MultiHeadAttention, Sight
 from transformer_mt.models.convolutional import LearnedPositions
 from transformer_mt.models.layouts import Sentences
-from transformer_mt.models.multi_head import Memory, MultiHeadAttention
 from transformer_mt.models.scores import attention_by, build_score
-from transformer_mt.models.transformer import FeedForward, Transformer
+from transformer_mt.models.transformer import Cache, FeedForward, Transformer, TransformerState
 from transformer_mt.settings.model_settings import TransformerConfig
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swiglu": F.silu}

@@ -10,8 +10,8 @@ from transformer_mt.base.errors import UserError
 from transformer_mt.base.languages import PAD, UNK
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.models.attention_weights import FloatArray
+from transformer_mt.models.embeddings import sinusoidal
 from transformer_mt.models.layouts import Sentences, whole_mask
-from transformer_mt.models.positions import sinusoidal
 from transformer_mt.reporting import figures
 from transformer_mt.reporting.picture_command import Command, Picture
 from transformer_mt.storage.checksums import MODEL
