@@ -9,8 +9,7 @@ from torch.nn import functional as F
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import BOS, EOS, PAD
-from transformer_mt.inference.frozen import FEW_HEADS, FrozenTransformer, frozen
-from transformer_mt.inference.frozen_state import MOST_POSITIONS, ROW
+from transformer_mt.inference.frozen import FEW_HEADS, MOST_POSITIONS, ROW, FrozenTransformer, frozen
 from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.models.attention_weights import attention_to_source, attention_weights
 from transformer_mt.models.ensemble import Ensemble

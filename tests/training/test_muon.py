@@ -7,8 +7,7 @@ from helpers.tiny import assert_same_weights, train_tiny, weights_at
 from torch import nn
 
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.muon import orthogonal
-from transformer_mt.training.optimization import build_optimizer
+from transformer_mt.training.optimization import build_optimizer, orthogonal
 
 SETTINGS = TrainingConfig(optimizer="muon", peak_lr=0.01)
 

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer_mt.inference.frozen import FrozenTransformer
-from transformer_mt.inference.frozen_state import FrozenState
+from transformer_mt.inference.frozen import FrozenState, FrozenTransformer
 from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 

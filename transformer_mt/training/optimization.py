@@ -1,13 +1,16 @@
-"""The schedules of the learning rate, as pure functions of the step, and the optimizer."""
+"""The schedules of the learning rate, as pure functions of the step, and the optimizers: Adam and Muon.
+
+B matrices of one shape  M rows  N columns
+"""
 
 import math
+from collections import defaultdict
 from typing import assert_never
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.muon import Muon
 
 
 def inverse_sqrt(step: int, *, peak_lr: float, warmup_steps: int) -> float:
@@ -83,3 +86,65 @@ def build_optimizer(model: nn.Module, settings: TrainingConfig) -> torch.optim.O
         eps=settings.adam_epsilon,
         fused=True,
     )
+
+
+MOMENTUM = 0.95
+STEPS = 5  # of Newton and Schulz
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+
+
+class Muon(torch.optim.Adam):
+    """Muon (Jordan et al. 2024) for the matrices inside the layers; Adam for embeddings, biases and normalisation.
+
+    An update of a matrix has the usual size of one of Adam, so both share the learning rate: 0.2 sqrt(max(M, N)) times
+    the orthogonal matrix (Liu et al. 2025, "Muon is Scalable for LLM Training", sec. 2.2).
+
+    (torch.optim.Muon computes one matrix after the other, in bf16, which is slow on CPUs.)
+    """
+
+    def __init__(self, model: nn.Module, settings: TrainingConfig) -> None:
+        betas = settings.adam_beta1, settings.adam_beta2
+        super().__init__(model.parameters(), settings.peak_lr, betas, settings.adam_epsilon, fused=True)
+        embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
+        self.shapes: dict[torch.Size, list[Tensor]] = defaultdict(list)
+        for weight in model.parameters():
+            if weight.dim() == 2 and weight not in embeddings:
+                self.shapes[weight.shape].append(weight)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Change all weights that have a gradient, unless `found_inf` is 1."""
+        rate, found_inf = self.param_groups[0]["lr"], self.found_inf  # type: ignore[attr-defined]
+        for shape, weights in self.shapes.items():
+            learnt = [weight for weight in weights if weight.grad is not None]
+            if not learnt:
+                continue
+            gradient_BMN = torch.stack([weight.grad for weight in learnt])  # type: ignore[misc]
+            before_BMN = torch.stack(
+                [self.state[weight].get("momentum", torch.zeros_like(weight)) for weight in learnt]
+            )
+            momentum_BMN = before_BMN.lerp(gradient_BMN, 1 - MOMENTUM)
+            change_BMN = orthogonal(gradient_BMN.lerp(momentum_BMN, MOMENTUM))  # with Nesterov's momentum
+            change_BMN = torch.where(found_inf > 0, 0.0, change_BMN * (-rate * 0.2 * max(shape) ** 0.5))
+            momentum_BMN = torch.where(found_inf > 0, before_BMN, momentum_BMN)
+            for weight, change_MN, momentum_MN in zip(learnt, change_BMN, momentum_BMN, strict=True):
+                weight.add_(change_MN)
+                self.state[weight]["momentum"] = momentum_MN.clone()
+                weight.grad = None  # so that Adam leaves this weight as it is
+        super().step()
+
+
+def orthogonal(matrix_BMN: Tensor) -> Tensor:
+    """Roughly the nearest orthogonal matrix of each: U V^T if it is U S V^T. Its singular values are about 0.7 to 1.2.
+
+    Five iterations of Newton and Schulz with a polynomial of degree 5 (Jordan et al. 2024).
+    """
+    if matrix_BMN.shape[1] > matrix_BMN.shape[2]:
+        transposed_BNM: Tensor = orthogonal(matrix_BMN.mT)
+        return transposed_BNM.mT
+    a, b, c = COEFFICIENTS
+    x_BMN: Tensor = matrix_BMN / matrix_BMN.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(STEPS):
+        square_BMM = x_BMN @ x_BMN.mT
+        x_BMN = torch.baddbmm(x_BMN, torch.baddbmm(square_BMM, square_BMM, square_BMM, beta=b, alpha=c), x_BMN, beta=a)
+    return x_BMN
