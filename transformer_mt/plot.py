@@ -3,16 +3,16 @@
 import sys
 from collections.abc import Sequence
 
-from transformer_mt.reporting import plot_attention, plot_model, plot_training
+from transformer_mt.reporting import plot_attention, plot_textbook
 from transformer_mt.terminal import cli
 
 PICTURES = {
     "attention": plot_attention.ATTENTION,
     "self-attention": plot_attention.SELF_ATTENTION,
-    "positions": plot_model.POSITIONS,
-    "masks": plot_model.MASKS,
-    "schedule": plot_training.SCHEDULE,
-    "curves": plot_training.CURVES_OF_RUNS,
+    "positions": plot_textbook.POSITIONS,
+    "masks": plot_textbook.MASKS,
+    "schedule": plot_textbook.SCHEDULE,
+    "curves": plot_textbook.CURVES_OF_RUNS,
 }
 
 

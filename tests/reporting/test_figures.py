@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 
 from transformer_mt import plot
 from transformer_mt.models.embeddings import sinusoidal
-from transformer_mt.reporting import figures, picture_file
+from transformer_mt.reporting import picture_file, plot_textbook
 from transformer_mt.reporting.log_lines import CURVES
-from transformer_mt.reporting.plot_training import DRAWN
+from transformer_mt.reporting.plot_textbook import DRAWN
 from transformer_mt.settings.reading import load_config
 from transformer_mt.training.optimization import learning_rate
 
@@ -35,9 +35,9 @@ def shown(monkeypatch, tmp_path, capsys):
 
     def run(*words, ending=None):
         output, numbers, got = tmp_path / f"picture.{ending or 'png'}", tmp_path / "numbers.npz", []
-        for name in ("of_positions", "of_masks", "of_lines"):
-            real = getattr(figures, name)
-            monkeypatch.setattr(figures, name, lambda *given, real=real: (got.append(given), real(*given))[1])
+        for name in ("positions_figure", "masks_figure", "lines_figure"):
+            real = getattr(plot_textbook, name)
+            monkeypatch.setattr(plot_textbook, name, lambda *given, real=real: (got.append(given), real(*given))[1])
         written = []
         for _ in range(2 if ending else 1):
             with monkeypatch.context() as patch:
@@ -144,7 +144,7 @@ def test_a_loss_that_was_not_finite_is_a_gap_and_a_point_without_neighbours_is_m
     run = write_log(tmp_path / "run", *({"step": step, "loss": loss} for step, loss in enumerate(losses)))
     shown("curves", run)
     assert np.array_equal(numbers()["loss_1"], np.array(losses, float), equal_nan=True)
-    [line] = figures.of_lines({"loss": {"run": (range(len(losses)), losses)}}).axes[0].lines
+    [line] = plot_textbook.lines_figure({"loss": {"run": (range(len(losses)), losses)}}).axes[0].lines
     assert np.array_equal(line.get_ydata(), np.array(losses, float), equal_nan=True)
     assert np.flatnonzero(line.get_markevery()).tolist() == [0, 2]
 
@@ -157,7 +157,7 @@ def test_curves_of_a_pipe_are_not_waited_for(at_once, tmp_path, capsys):
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 10])
 def test_panels_of_lines_are_as_wide_and_high_as_a_slide(number):
-    figure = figures.of_lines({f"quantity {panel}": {"run": ([1, 2], [3.0, 4.0])} for panel in range(number)})
+    figure = plot_textbook.lines_figure({f"quantity {panel}": {"run": ([1, 2], [3.0, 4.0])} for panel in range(number)})
     width, height = figure.get_size_inches()
     assert 4 / 3 <= width / height <= 16 / 9 + 1e-9
     assert len(figure.axes) == number

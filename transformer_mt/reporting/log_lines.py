@@ -7,10 +7,12 @@ from typing import Any
 from pydantic import ValidationError, create_model
 
 from transformer_mt.base.errors import UserError
-from transformer_mt.reporting.figures import Line
 from transformer_mt.settings.training_settings import VALIDATION_METRICS
 from transformer_mt.storage.files import read_regular
 from transformer_mt.storage.records import Count, Drawn, Record
+
+Line = tuple[Sequence[float], Sequence[float | None]]
+"""The x and the y values. None is a gap."""
 
 
 class LogLine(Record):

@@ -1,11 +1,16 @@
-"""Writes pictures and the numbers in them. The same picture always gives the same bytes.
+"""Writes pictures and the numbers in them, and has the common part of all commands of pictures.
+
+The same picture always gives the same bytes.
 
 matplotlib is an optional package, and is imported only when a picture is drawn.
 """
 
+import argparse
 import io
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +21,7 @@ from numpy.typing import NDArray
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.storage.files import replacing, write_whole
+from transformer_mt.terminal import cli
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,3 +123,50 @@ def check(path: Path, formats: Mapping[str, Sequence[bytes]] = FORMATS) -> str:
                 f"{path} exists, and is not a .{found} written by this command; nothing was changed. Give another file"
             )
     return found
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture that is not drawn yet."""
+
+    make: Callable[[], "Figure"]
+    numbers: Numbers
+    """The arrays and labels for --numbers."""
+    summary: str
+    """The text to print after the name of the file."""
+    text: str = ""
+    """All of the user's text in the picture, to find fonts with its characters."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A kind of picture: its help text, its arguments, and the function that makes a picture from them."""
+
+    description: str
+    example: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    picture: Callable[[argparse.Namespace], Picture]
+
+    def parser(self, name: str) -> argparse.ArgumentParser:
+        """Return the parser, with the options that all pictures have."""
+        description = f"{self.description}\n\nThe same input gives exactly the same file. Needs the package matplotlib."
+        made = cli.parser(f"plot {name}", description, f"python -m transformer_mt.plot {self.example}")
+        self.add_arguments(made)
+        made.add_argument("--output", metavar="FILE", type=Path, required=True, help="picture: .png, .svg or .pdf")
+        made.add_argument("--numbers", metavar="FILE", type=Path, help="also write the numbers in the picture: .npz")
+        return made
+
+    def run(self, name: str, argv: Sequence[str]) -> int:
+        """Parse the arguments, check the names of the files, make the picture, and write it."""
+        arguments = self.parser(name).parse_intermixed_args(argv)
+        check(arguments.output)
+        if arguments.numbers is not None:
+            check(arguments.numbers, NUMBERS)
+        picture = self.picture(arguments)
+        if lacking := sorted(fonts_for(picture.text)[1]):
+            print(f"warning: no font has {' '.join(lacking)}, so code points are drawn: install one", file=sys.stderr)
+        write(arguments.output, picture.make, picture.text)
+        if arguments.numbers is not None:
+            write_numbers(arguments.numbers, name, picture.numbers)
+        print(f"{cli.shown(arguments.output)}: {picture.summary}")
+        return 0

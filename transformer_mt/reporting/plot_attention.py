@@ -16,12 +16,15 @@ from transformer_mt.base.errors import UserError
 from transformer_mt.base.languages import has_spaces
 from transformer_mt.base.wording import counted
 from transformer_mt.decoding.translation import PairAttention
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.decoding.word_pieces import WORD, text_of, written_together
 from transformer_mt.models.attention_weights import Attention, FloatArray, index_of
-from transformer_mt.reporting import attention_figures, picture_command
+from transformer_mt.reporting import attention_figures
 from transformer_mt.reporting.attention_figures import Side
-from transformer_mt.reporting.picture_command import Command, Picture
+from transformer_mt.reporting.picture_file import Command, Picture
 from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.search_settings import DecodingConfig
+from transformer_mt.terminal import cli
 
 _ATTENTION_HELP = """\
 Reads a model and a sentence, and draws how much the model attended to each piece of the sentence (columns) while it
@@ -41,8 +44,24 @@ Each picture has its own --help:
 _IN_A_ROW = 4  # up to so many maps are in one row; more are in a square
 
 
+def _model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for the model and the sentence."""
+    cli.add_model(parser)
+    cli.add_settings(parser, "change a setting of decoding, for example beam_size=5")
+    parser.add_argument("--source", metavar="TEXT", required=True, help="the sentence")
+    parser.add_argument("--target", metavar="TEXT", help="its translation (default: the model translates it)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+
+
+def _weights(arguments: argparse.Namespace) -> tuple[PairAttention, DecodingConfig]:
+    """Return the weights of all attentions for the sentence, and the settings of decoding."""
+    with Translator.load(arguments.model, arguments.device, workers=1) as translator:
+        decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
+        return translator.attention(arguments.source, arguments.target, decoding), decoding
+
+
 def _attention_arguments(parser: argparse.ArgumentParser) -> None:
-    picture_command.add_arguments(parser)
+    _model_arguments(parser)
     parser.add_argument(
         "--attention", choices=["cross", "encoder", "decoder"], default="cross", help="which attention (default: cross)"
     )
@@ -64,7 +83,7 @@ def _layers(text: str) -> list[int]:
 
 
 def _maps(arguments: argparse.Namespace) -> Picture:
-    found, decoding = picture_command.attention_of(arguments)
+    found, decoding = _weights(arguments)
     layers_LHTS, rows, columns = kind_of(found, arguments.attention)
     usual = decoding.alignment_layer if arguments.attention == "cross" else 0
     chosen = [usual] if arguments.layer is None else arguments.layer or range(1, len(layers_LHTS) + 1) or [0]
@@ -186,7 +205,7 @@ The command prints the three words with the largest weights, in the mean of the 
 
 
 def _self_attention_arguments(parser: argparse.ArgumentParser) -> None:
-    picture_command.add_arguments(parser)
+    _model_arguments(parser)
     parser.add_argument(
         "--word", metavar="WORD", required=True, help="the word; if it occurs several times, WORD:2 is the second"
     )
@@ -198,7 +217,7 @@ def _self_attention_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _attention_of_word(arguments: argparse.Namespace) -> Picture:
-    found, _ = picture_command.attention_of(arguments)
+    found, _ = _weights(arguments)
     layers_LHTS, rows, columns = kind_of(found, arguments.side)
     index = index_of(arguments.side, arguments.layer, len(layers_LHTS))
     corpus = load_config(arguments.model / "config.yaml").corpus
