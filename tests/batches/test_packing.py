@@ -73,7 +73,7 @@ def test_collate_equals_plain_lists(make_corpus: MakeCorpus) -> None:
             assert sentences_and_dummies(offsets, size)[0] == [len(sentence) for sentence in side]
         assert batch.pairs_B.tolist() == pairs.tolist()
         assert batch.num_labels == sum(len(target) for target in targets)
-        assert batch.max_length == shape.max_length
+        assert batch.shape.max_length == shape.max_length
 
 
 @pytest.mark.parametrize("seed", [*range(8), *thorough(*range(8, 20))])
@@ -109,7 +109,7 @@ def test_all_batches_of_a_corpus_have_one_shape(make_corpus: MakeCorpus) -> None
     shapes = set()
     for pairs in [*packed_epoch_batches(corpus, shape, 1, 0), np.empty(0, np.int64)]:
         batch = collate_packed(corpus, pairs, shape)
-        shapes.add((batch.max_length, *((t.shape, t.dtype) for t in (getattr(batch, name) for name in TENSORS))))
+        shapes.add((batch.shape.max_length, *((t.shape, t.dtype) for t in (getattr(batch, name) for name in TENSORS))))
     assert len(shapes) == 1
     assert batch.source_offsets.dtype == batch.target_offsets.dtype == torch.int32
     assert len(batch.source_offsets) == len(batch.target_offsets)

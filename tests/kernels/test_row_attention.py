@@ -10,7 +10,7 @@ from transformer_mt.kernels.device import choose_device
 from transformer_mt.kernels.row_attention import Rows, attention_over_rows
 from transformer_mt.models.attention import attention, causal_mask, padding_mask
 from transformer_mt.models.layouts import Sentences, unpadded
-from transformer_mt.training.batch_loss import batch_loss
+from transformer_mt.training.batch_loss import BatchLoss
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 all_ties = pytest.mark.parametrize("ties", ["all", "target", "none"])
@@ -165,5 +165,6 @@ def test_training_leaves_padding_out_where_attention_can(
     monkeypatch.setattr(model, "features", lambda *sides: seen.append(sides) or features(*sides))
     source_BS, target_BT = sources(5, 7), decoder_inputs(5, 6)
     batch = Batch(source_BS, target_BT, target_BT, torch.arange(5), int((target_BT != PAD).sum()))
-    assert batch_loss(model, batch, 0.1, choose_device("cpu", "fp32")).nll > 0
+    loss = BatchLoss(model, choose_device("cpu", "fp32"), smoothing=0.1, r_drop=0.0, compiled=False)
+    assert loss(batch).nll > 0
     assert [isinstance(side, torch.Tensor) for side in seen[0]] == [not left_out] * 2

@@ -129,10 +129,6 @@ class Batch:
         """The number of target positions, padding included."""
         return self.labels_BT.numel()
 
-    def of_pairs(self, pairs: Pairs) -> "Batch":
-        """Return a batch with the same ids, and with `pairs` as the numbers of its pairs in the corpus."""
-        return replace(self, pairs_B=torch.from_numpy(pairs))
-
     def halves(self) -> "tuple[Batch, Batch]":
         """Split the pairs into two batches: the even ones and the odd ones."""
         return self._rows(slice(0, None, 2)), self._rows(slice(1, None, 2))

@@ -8,11 +8,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import torch
 
 from transformer_mt.base.errors import ConfigError
-from transformer_mt.batches.batching import Batch, BatchOrder, Pairs, collate, epoch_batches
+from transformer_mt.batches.batching import BatchOrder, Pairs, collate, epoch_batches
 from transformer_mt.batches.encoded import EncodedCorpus
-from transformer_mt.batches.packing import PackedBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
+from transformer_mt.batches.packing import MicroBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
 
 if TYPE_CHECKING:
     from transformer_mt.batches.subword_sampling import SubwordSampler
@@ -80,7 +81,7 @@ class Loader:
                 num_tokens += more
             del batches  # before the next order is made
 
-    def batch(self, pairs: Pairs, step: int, number: int) -> Batch | PackedBatch:
+    def batch(self, pairs: Pairs, step: int, number: int) -> MicroBatch:
         """The batch of these pairs. Sampled pieces depend on the seed, the update and the number of the batch in it."""
         corpus, rows = self.corpus, pairs
         if self.sampler is not None and len(pairs):
@@ -93,9 +94,12 @@ class Loader:
                 corpus, pairs, seed=self.seed, step=step, batch=number, longest=longest, total=total
             )
             rows = np.arange(len(pairs))
+        batch: MicroBatch
         if self.layout == "padded":
-            return collate(corpus, rows).of_pairs(pairs)
-        return collate_packed(corpus, rows, self._shape.for_part(corpus, rows)).of_pairs(pairs)
+            batch = collate(corpus, rows)
+        else:
+            batch = collate_packed(corpus, rows, self._shape.for_part(corpus, rows))
+        return replace(batch, pairs_B=torch.from_numpy(pairs))
 
     @cached_property
     def _shape(self) -> PackedShape:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.base.languages import BOS
-from transformer_mt.batches.batching import BatchOrder, Pairs, epoch_pairs, epoch_random, tensors_on
+from transformer_mt.batches.batching import Batch, BatchOrder, Pairs, epoch_pairs, epoch_random, tensors_on
 from transformer_mt.batches.encoded import EncodedCorpus, EncodedText
 
 _BATCHES_AT_A_TIME = 200  # the most batches cut at once, so that memory does not grow with the corpus
@@ -108,15 +108,6 @@ class PackedBatch:
         """The number of target rows, dummies included."""
         return self.labels_N.numel()
 
-    def of_pairs(self, pairs: Pairs) -> "PackedBatch":
-        """Return a batch with the same ids, and with `pairs` as the numbers of its pairs in the corpus."""
-        return replace(self, pairs_B=torch.from_numpy(pairs))
-
-    @property
-    def max_length(self) -> int:
-        """The most tokens of a sentence or a dummy."""
-        return self.shape.max_length
-
     def halves(self) -> "tuple[PackedBatch, PackedBatch]":
         """Split the pairs into two batches of about half the rows: the even ones and the odd ones."""
         return self._every_other(0), self._every_other(1)
@@ -125,7 +116,11 @@ class PackedBatch:
         source = EncodedText(self.source_N.numpy(), self.source_offsets.numpy())
         target = EncodedText(self.labels_N.numpy(), self.target_offsets.numpy())
         corpus, rows = EncodedCorpus(source, target), np.arange(first, len(self.pairs_B), 2)
-        return collate_packed(corpus, rows, self.shape.for_part(corpus, rows)).of_pairs(self.pairs_B.numpy()[rows])
+        half = collate_packed(corpus, rows, self.shape.for_part(corpus, rows))
+        return replace(half, pairs_B=self.pairs_B[first::2])
+
+
+MicroBatch = Batch | PackedBatch
 
 
 def packed_shape(corpus: EncodedCorpus, tokens_per_batch: int) -> PackedShape:

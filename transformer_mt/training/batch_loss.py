@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.base.languages import PAD
-from transformer_mt.batches.batching import Batch
-from transformer_mt.batches.packing import PackedBatch
+from transformer_mt.batches.packing import MicroBatch, PackedBatch
 from transformer_mt.kernels.device import Device
 from transformer_mt.kernels.r_drop import r_drop
 from transformer_mt.models.interface import Seq2Seq
@@ -61,40 +60,29 @@ class BatchLoss(nn.Module):
             quick = torch.compile(model.features, dynamic=False)
             self.compiled = CommonShapes(model.features, quick, patience_on(device))
 
-    def forward(self, batch: Batch | PackedBatch) -> LossSums:
+    def forward(self, batch: MicroBatch) -> LossSums:
         batch = batch.to(self.device.torch_device)
         features = self.compiled or self.model.features
         features_ND, labels_N = features_and_labels(self.model, features, batch, self.device)
+        output_VD, bias_V = self.model.output_VD, self.model.output_bias_V
         if not self.r_drop:
-            return _label_smoothed(self.model, features_ND, labels_N, self.smoothing)
+            loss = self.model.faster(label_smoothed)
+            return LossSums(*loss(features_ND, output_VD, labels_N, self.smoothing, bias_V))
         second_ND, _ = features_and_labels(self.model, features, batch, self.device)
         first_ND, second_ND, labels_N = (x[labels_N != PAD] for x in (features_ND, second_ND, labels_N))
-        output_VD, bias_V = self.model.output_VD, self.model.output_bias_V
         return LossSums(*r_drop(first_ND, second_ND, output_VD, labels_N, self.smoothing, self.r_drop, bias_V))
 
 
-def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float, device: Device) -> LossSums:
-    """The loss of one pass over a batch that is on the device already."""
-    features_ND, labels_N = features_and_labels(model, model.features, batch, device)
-    return _label_smoothed(model, features_ND, labels_N, smoothing)
-
-
-def features_and_labels(
-    model: Seq2Seq, features: Features, batch: Batch | PackedBatch, device: Device
-) -> tuple[Tensor, Tensor]:
+def features_and_labels(model: Seq2Seq, features: Features, batch: MicroBatch, device: Device) -> tuple[Tensor, Tensor]:
     """The decoder's features for each target token, ND, and the token itself as its label, N.
 
     Leaves out the PAD of padded rows. Packed batches keep the PAD of their dummies, so that all have the same shape.
     """
     with device.autocast():
         if isinstance(batch, PackedBatch):
-            source = Packed(batch.source_N, batch.source_offsets, batch.source_positions_N, batch.max_length)
-            target = Packed(batch.decoder_input_N, batch.target_offsets, batch.target_positions_N, batch.max_length)
+            longest = batch.shape.max_length
+            source = Packed(batch.source_N, batch.source_offsets, batch.source_positions_N, longest)
+            target = Packed(batch.decoder_input_N, batch.target_offsets, batch.target_positions_N, longest)
             return features(source, target).to(device.dtype), batch.labels_N
         features_ND = model.faster(real_features)(model, batch.source_BS, batch.decoder_input_BT)
     return features_ND.to(device.dtype), batch.labels_BT[batch.decoder_input_BT != PAD]
-
-
-def _label_smoothed(model: Seq2Seq, features_ND: Tensor, labels_N: Tensor, smoothing: float) -> LossSums:
-    loss = model.faster(label_smoothed)
-    return LossSums(*loss(features_ND, model.output_VD, labels_N, smoothing, model.output_bias_V))

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from transformer_mt.batches.batching import Batch
 from transformer_mt.batches.loader import Loader
-from transformer_mt.batches.packing import PackedBatch
+from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.learning import Learner, Update
 from transformer_mt.training.optimization import learning_rate
@@ -61,7 +60,7 @@ def train(
 
 def one_update(
     learner: Learner,
-    batches: Sequence[Batch | PackedBatch],
+    batches: Sequence[MicroBatch],
     rate: float,
     step: int,
     settings: TrainingConfig,

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from transformer_mt.batches.batching import Batch
-from transformer_mt.batches.packing import PackedBatch
+from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.training.scale.distributed import Ranks, whole
 
 
@@ -31,7 +30,7 @@ class Numbers(NamedTuple):
 
 def update(
     loss: nn.Module,
-    batches: Iterable[Batch | PackedBatch],
+    batches: Iterable[MicroBatch],
     optimizer: Optimizer,
     rate: float,
     *,

@@ -18,7 +18,7 @@ from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.weights import load_weights
-from transformer_mt.training.batch_loss import batch_loss
+from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.run.beginning import choose_layout, new_learner
@@ -48,7 +48,7 @@ def train(directory: Path, precision: str) -> None:
     padded = replace(loader, layout="padded")
     first = padded.batch(padded.order(0)[0], 1, 0)
     with torch.no_grad():
-        sums = batch_loss(model.eval(), first.to(fp32.torch_device), settings.label_smoothing, fp32)
+        sums = BatchLoss(model.eval(), fp32, settings.label_smoothing, r_drop=0.0, compiled=False)(first)
     pace.finish(sums.smoothed.item() / first.num_labels)
 
 

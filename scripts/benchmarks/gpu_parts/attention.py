@@ -55,7 +55,7 @@ def packed_batch(settings: Settings, vocab_size: int, device: Device) -> PackedB
 
 def kinds_of(batch: PackedBatch) -> Iterator[tuple[str, Segments]]:
     """Who sees whom in each of a Transformer's attentions."""
-    source, target, longest = batch.source_offsets, batch.target_offsets, batch.max_length
+    source, target, longest = batch.source_offsets, batch.target_offsets, batch.shape.max_length
     yield "encoder", Segments(source, source, longest, longest, causal=False)
     yield "decoder", Segments(target, target, longest, longest, causal=True)
     yield "across", Segments(target, source, longest, longest, causal=False)

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from transformer_mt.base.languages import EOS
 from transformer_mt.base.wording import counted, duration
-from transformer_mt.batches.batching import Batch
 from transformer_mt.batches.encoded import EncodedCorpus, EncodedText
 from transformer_mt.batches.loader import Loader, Position
-from transformer_mt.batches.packing import PackedBatch
+from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import peak_memory_on
 from transformer_mt.settings.model_settings import ModelConfig
@@ -59,7 +58,7 @@ class Estimate:
 
 def estimate(
     learner: Learner,
-    updates: Iterable[Sequence[Batch | PackedBatch]],
+    updates: Iterable[Sequence[MicroBatch]],
     settings: TrainingConfig,
     ranks: Ranks,
     seconds: float = 5.0,
@@ -97,7 +96,7 @@ def estimate(
     )
 
 
-def updates_of(loader: Loader) -> Iterator[list[Batch | PackedBatch]]:
+def updates_of(loader: Loader) -> Iterator[list[MicroBatch]]:
     """The micro-batches of each update of a new run."""
     for step, (pairs, _) in enumerate(loader.updates(Position()), start=1):
         yield [loader.batch(part, step, number) for number, part in enumerate(pairs)]

@@ -15,9 +15,9 @@ import numpy as np
 
 from transformer_mt.base.errors import TrainingError
 from transformer_mt.base.wording import counted
-from transformer_mt.batches.batching import Batch, Pairs
+from transformer_mt.batches.batching import Pairs
 from transformer_mt.batches.loader import Loader, Position, split_evenly
-from transformer_mt.batches.packing import PackedBatch
+from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.kernels.device import Device
 from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress, compare_with_best, is_due
@@ -144,7 +144,7 @@ class Run:
     def __exit__(self, *_: object) -> None:
         self._entered.close()
 
-    def batches(self, loader: Loader, progress: Progress) -> Iterator[tuple[list[Batch | PackedBatch], Position]]:
+    def batches(self, loader: Loader, progress: Progress) -> Iterator[tuple[list[MicroBatch], Position]]:
         """This rank's micro-batches of each update, and the position after it; an endless iterator.
 
         It ends only if a signal comes while the order of an epoch is made. Then `signal` is the signal's number.

@@ -28,7 +28,7 @@ from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig, ValidationMetric
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.training.batch_loss import batch_loss
+from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.learning import Learner
 from transformer_mt.training.scale.distributed import Ranks, whole_parameters
 
@@ -198,6 +198,7 @@ def _validate_share(
     model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks
 ) -> tuple[float, int, dict[int, str]]:
     """This rank's share: the sum of the nll in nats, the number of its tokens, and the translations by pair."""
+    loss = BatchLoss(model, device, smoothing=0.0, r_drop=0.0, compiled=False)
     nll, tokens = 0.0, 0
     translations: dict[int, str] = {}
     # The frozen form is faster. It copies the current weights, and has no mixed precision.
@@ -206,7 +207,7 @@ def _validate_share(
     utf8 = Utf8.of(tokenizer.target_pieces(range(tokenizer.target_vocab_size)), device.torch_device)
     for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):
         batch = batch.to(device.torch_device)
-        nll += batch_loss(model, batch, 0.0, device).nll.item()
+        nll += loss(batch).nll.item()
         tokens += batch.num_labels
 
         wanted_B = batch.pairs_B < validation.num_decoded

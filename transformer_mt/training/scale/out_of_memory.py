@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from transformer_mt.base.errors import RankError
-from transformer_mt.batches.batching import Batch
-from transformer_mt.batches.packing import PackedBatch
+from transformer_mt.batches.packing import MicroBatch, PackedBatch
 from transformer_mt.kernels.device import Device
 from transformer_mt.kernels.matmul import ONEDNN_REFUSES, do_without_onednn
 from transformer_mt.training.scale.distributed import is_sharded
@@ -22,7 +21,6 @@ MESSAGES = (
     *("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "DEVICE_ALLOCATION_FAILED", "HOST_ALLOCATION_FAILED"),
 )
 
-MicroBatch = Batch | PackedBatch
 T = TypeVar("T")
 
 
