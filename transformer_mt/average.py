@@ -15,7 +15,7 @@ from transformer_mt.preparing.prepared import check_data, files_of, validation_d
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.settings.section import fingerprint
-from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig
+from transformer_mt.settings.training_settings import VALIDATION_METRICS, AveragingConfig, TrainingConfig
 from transformer_mt.storage.checksums import (
     CONFIG,
     COPIED_FROM_DATA,
@@ -74,11 +74,8 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     """Write the model of a run, unless it exists already. Raises CheckpointError if no checkpoint is complete."""
     newest = str((saved_steps(run_dir) or [0])[-1])  # looked up first, because training may still write checkpoints
     candidates = find_candidates(run_dir, config.averaging, config.training)
-    if damage := fault(run_dir, COPIED_FROM_DATA):
-        raise CheckpointError(f"{run_dir / damage.name} {damage.what}. Copy it again from {config.data_dir}")
-    model_dir, tokenizer = run_dir / "model", Tokenizer.load(run_dir)
+    model_dir, tokenizer = run_dir / "model", _tokenizer_of(run_dir, config)
     _check_ours(model_dir, tokenizer)
-    TrainingLines.load(run_dir)  # raises an error now if the file is damaged, not after the validation
     paths = sorted({path for candidate in candidates for path in candidate.paths})
     mixed_with = {candidate.initial for candidate in candidates if candidate.initial}
     _check_weights(paths, mixed_with, run_dir, config, tokenizer)
@@ -91,12 +88,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     if (was_mixed or former.get("made_from") == made_from) and not fault(model_dir, MODEL_FILES):
         print(f"{model_dir}: already averaged, {former['made_of']}")
         return
-    if gone:
-        what = "so it is not mixed with the trained weights, and only the first validation set counts"
-        print(f"warning: training.initialise_from={gone} is not there any more, {what}", file=sys.stderr)
-    asked, found = config.averaging.checkpoints, len(candidates[0].steps)
-    if config.averaging.choose != "moving_average" and found < asked:
-        print(f"{run_dir} has {counted(found, 'checkpoint')} to average, fewer than averaging.checkpoints={asked}")
+    _say_what_is_missing(run_dir, gone, len(candidates[0].steps), config.averaging)
     scores = _validate(candidates, config, paths[-1], tokenizer, device) if can_validate else []
     is_free = scores and config.averaging.choose == "auto"
     initial = initial_scores(candidates, scores)
@@ -116,6 +108,25 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
         print(_gains(initial, scores[candidates.index(chosen)]))
     if warning := _warning(model_dir, candidates, scores, config):
         print(f"warning: {warning}", file=sys.stderr)
+
+
+def _tokenizer_of(run_dir: Path, config: Config) -> Tokenizer:
+    """Raises CheckpointError if a file that the run has copied from its data is damaged."""
+    if damage := fault(run_dir, COPIED_FROM_DATA):
+        raise CheckpointError(f"{run_dir / damage.name} {damage.what}. Copy it again from {config.data_dir}")
+    TrainingLines.load(run_dir)  # raises an error now if the file is damaged, not after the validation
+    return Tokenizer.load(run_dir)
+
+
+def _say_what_is_missing(run_dir: Path, gone: str | None, num_checkpoints: int, averaging: AveragingConfig) -> None:
+    """Say that the model from which training started is `gone`, and that there are fewer checkpoints than wanted."""
+    if gone:
+        what = "so it is not mixed with the trained weights, and only the first validation set counts"
+        print(f"warning: training.initialise_from={gone} is not there any more, {what}", file=sys.stderr)
+    asked = averaging.checkpoints
+    if averaging.choose != "moving_average" and num_checkpoints < asked:
+        of_them = counted(num_checkpoints, "checkpoint")
+        print(f"{run_dir} has {of_them} to average, fewer than averaging.checkpoints={asked}")
 
 
 def _check_weights(

@@ -10,7 +10,7 @@ from pathlib import Path
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, RankError, TrainingError
 from transformer_mt.base.torchrun import num_processes
 from transformer_mt.base.wording import counted
-from transformer_mt.batches.batching import Pairs, weights_of
+from transformer_mt.batches.batching import weights_of
 from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
 from transformer_mt.batches.loader import BatchLayout, Loader
 from transformer_mt.batches.subword_sampling import SubwordSampler
@@ -156,13 +156,7 @@ def _train(
     """Train from the checkpoint at `path`, or from the beginning. Returns the number of the stopping signal, or 0."""
     settings, tokenizer, run_dir = config.training, validation[0].tokenizer, Path(config.run_dir)
     with ranks.together():
-        if path:
-            check_settings(path, config.model, "Set the values that it was trained with, or choose another run_dir")
-        begun = load_progress(path) if path else None
-        layout = choose_layout(settings, config.model, device, begun.layout if begun else None)
-        progress = begun or Progress(layout=layout, model=config.model.model_dump())
-        advice = "choose another run_dir, or set training.accept_changed_data=true to resume with the new data"
-        progress, changed = on_data(progress, data, config.data_dir, settings.accept_changed_data, advice)
+        progress, changed = _progress_at(path, config, data, device)
     if is_trained(progress, settings):
         more = progress.step >= settings.max_steps and may_change("training.max_steps", settings)
         how = "; to continue, raise training.max_steps" if more else ""
@@ -180,16 +174,24 @@ def _train(
     if progress.step:
         ranks.say(f"resuming from update {progress.step}")
         say_of_data(changed, ranks)
-
-    def lines_of(pairs: Pairs) -> str:
-        return described(places_of_pairs(Path(config.data_dir), pairs))
-
-    run = Run(Saver(run_dir, learner, tokenizer.digest, settings, progress, ranks), lines_of)
+    saver = Saver(run_dir, learner, tokenizer.digest, settings, progress, ranks)
+    run = Run(saver, lambda pairs: described(places_of_pairs(Path(config.data_dir), pairs)))
     measure = partial(validate, learner, validation, ranks)
     progress, signum = train(learner, loader, measure, settings, progress, run, ranks)
     summary = f"{run_dir}: {_summary(progress, settings.metric)}"
     ranks.say(summary if signum else f"{summary}\n{_next(config)}")
     return signum
+
+
+def _progress_at(path: Path | None, config: Config, data: dict[str, str], device: Device) -> tuple[Progress, list[str]]:
+    """The progress in the checkpoint at `path`, or that of a new run, and which of its data have changed."""
+    if path:
+        check_settings(path, config.model, "Set the values that it was trained with, or choose another run_dir")
+    begun = load_progress(path) if path else None
+    layout = choose_layout(config.training, config.model, device, begun.layout if begun else None)
+    progress = begun or Progress(layout=layout, model=config.model.model_dump())
+    advice = "choose another run_dir, or set training.accept_changed_data=true to resume with the new data"
+    return on_data(progress, data, config.data_dir, config.training.accept_changed_data, advice)
 
 
 def _next(config: Config) -> str:
