@@ -1,15 +1,10 @@
 """What the Python API of translation takes and returns. Imports no PyTorch."""
 
-import math
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from transformer_mt.base.errors import NotFiniteError, TranslationError
-from transformer_mt.base.languages import BOS, split_units
-from transformer_mt.decoding.engine import Engine, Sentence
-from transformer_mt.settings.search_settings import DecodingConfig
-from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.base.languages import split_units
 
 if TYPE_CHECKING:
     from transformer_mt.models.attention_weights import FloatArray
@@ -104,40 +99,3 @@ class PairAttention:
     """The decoder's weights to each piece of `target_before` while it wrote each piece of `target`."""
     cross_LHTS: "FloatArray"
     """The decoder's weights to each piece of `source` while it wrote each piece of `target`."""
-
-
-def attention_of_pair(
-    engine: Engine, tokenizer: Tokenizer, source: str, target: str | None, decoding: DecodingConfig
-) -> PairAttention:
-    """The weights for a given target, or without one for the best translation of the source.
-
-    Raises TranslationError if a text is blank or too long, or if the engine or the model has no attention;
-    NotFiniteError if the model computes numbers that are not finite.
-    """
-    source_ids = _checked(tokenizer.encode_source([source])[0], "source", engine)
-    if target is None:
-        [found] = engine.translate([Sentence(source_ids, number=1)], decoding)  # the samples of line 1
-        if not found:
-            raise NotFiniteError.of_line(1)
-        target_ids = found[0].tokens
-    else:
-        target_ids = _checked(tokenizer.encode_target([target])[0], "target", engine)
-    weights = engine.attention(source_ids, target_ids)
-    if not all(math.isfinite(kind.sum()) for kind in weights):
-        raise NotFiniteError.of_line(1)
-    pieces = tokenizer.target_pieces
-    text = tokenizer.decode_target(target_ids)
-    sides = tokenizer.source_pieces(source_ids), pieces(target_ids), pieces([BOS, *target_ids[:-1]])
-    return PairAttention(text, *sides, *weights)
-
-
-def _checked(ids: list[int], side: str, engine: Engine) -> list[int]:
-    """The ids; raises TranslationError if the sentence is blank or too long."""
-    if len(ids) == 1:
-        raise TranslationError(f"the {side} is blank: give a sentence")
-    if len(ids) > engine.max_positions:
-        raise TranslationError(
-            f"the {side} has {len(ids):,} subword pieces, but the model takes at most {engine.max_positions:,} "
-            "(model.max_positions): give a single, shorter sentence"
-        )
-    return ids

@@ -1,24 +1,18 @@
 """The Python API for translating: `Translator` turns lines into lines."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count, groupby
 from typing import Self
 
-from transformer_mt.base.errors import NotFiniteError
-from transformer_mt.base.languages import has_spaces, split_units
-from transformer_mt.decoding.engine import Engine, Wanted
+from transformer_mt.base.errors import NotFiniteError, TranslationError
+from transformer_mt.base.languages import BOS, has_spaces, split_units
+from transformer_mt.decoding.engine import Engine, Sentence, Wanted
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.line_parts import NO_TAGS, LineCutter, Part, Tags
 from transformer_mt.decoding.loading import LoadedModel, ModelOfText
-from transformer_mt.decoding.translation import (
-    BLANK,
-    PairAttention,
-    Translation,
-    attention_of_pair,
-    check_texts,
-    joined,
-)
+from transformer_mt.decoding.translation import BLANK, PairAttention, Translation, check_texts, joined
 from transformer_mt.decoding.word_pieces import written_together
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig, changed, check_for_model
@@ -134,10 +128,38 @@ class Translator(ModelOfText):
         """
         check_texts("source and target", [source, target or ""])
         decoding = decoding or self.decoding
-        source = self.tags.like_training(source)
         self._check(decoding)
+        tokenizer = self.tokenizer
+        source_ids = self._whole(tokenizer.encode_source([self.tags.like_training(source)])[0], "source")
         with self.engine.turn():
-            return attention_of_pair(self.engine, self.tokenizer, source, target, decoding)
+            if target is None:
+                [found] = self.engine.translate([Sentence(source_ids, number=1)], decoding)  # the samples of line 1
+                if not found:
+                    raise NotFiniteError.of_line(1)
+                target_ids = found[0].tokens
+            else:
+                target_ids = self._whole(tokenizer.encode_target([target])[0], "target")
+            weights = self.engine.attention(source_ids, target_ids)
+        if not all(math.isfinite(kind.sum()) for kind in weights):
+            raise NotFiniteError.of_line(1)
+        return PairAttention(
+            tokenizer.decode_target(target_ids),
+            tokenizer.source_pieces(source_ids),
+            tokenizer.target_pieces(target_ids),
+            tokenizer.target_pieces([BOS, *target_ids[:-1]]),
+            *weights,
+        )
+
+    def _whole(self, ids: list[int], side: str) -> list[int]:
+        """The ids of a sentence. Raises TranslationError if it is blank, or too long to be translated whole."""
+        if len(ids) == 1:
+            raise TranslationError(f"the {side} is blank: give a sentence")
+        if len(ids) > self.engine.max_positions:
+            raise TranslationError(
+                f"the {side} has {len(ids):,} subword pieces, but the model takes at most "
+                f"{self.engine.max_positions:,} (model.max_positions): give a single, shorter sentence"
+            )
+        return ids
 
     def _search(self, parts: Sequence[Part], decoding: DecodingConfig, wanted: Wanted) -> list[list[Translation]]:
         """The translations of each part; none if the model computed numbers that are not finite."""
