@@ -7,7 +7,7 @@ from transformer_mt.base.languages import PAD
 from transformer_mt.batches.batching import Batch
 from transformer_mt.inference.fast import real_features
 from transformer_mt.kernels.device import choose_device
-from transformer_mt.kernels.row_attention import Rows, attention_over_rows
+from transformer_mt.kernels.packed_attention import Rows, attention_over_rows
 from transformer_mt.models.attention import attention, causal_mask, padding_mask
 from transformer_mt.models.layouts import Sentences, unpadded
 from transformer_mt.training.batch_loss import BatchLoss

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from transformer_mt.base.languages import PAD
-from transformer_mt.kernels.packed_attention import Near, Segments
-from transformer_mt.kernels.row_attention import RowMask, Rows
+from transformer_mt.kernels.packed_attention import Near, RowMask, Rows, Segments
 from transformer_mt.models.attention import Padded, Sight, causal_mask, padding_mask
 from transformer_mt.models.convolutional import LearnedPositions
 from transformer_mt.models.embeddings import SinusoidalPositions
