@@ -45,7 +45,7 @@ def sentences_and_dummies(offsets: torch.Tensor, num_pairs: int) -> tuple[list[i
 def assert_same(one: PackedBatch, other: PackedBatch) -> None:
     for name in (*TENSORS, "pairs_B"):
         assert torch.equal(getattr(one, name), getattr(other, name)), name
-    assert (one.max_length, one.num_labels) == (other.max_length, other.num_labels)
+    assert (one.shape, one.num_labels) == (other.shape, other.num_labels)
 
 
 def joined(sentences: list[list[int]], num_rows: int) -> list[int]:

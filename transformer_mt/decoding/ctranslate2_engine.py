@@ -23,6 +23,7 @@ from transformer_mt.decoding.engine import (
     Wanted,
     batches,
     coverage_penalty,
+    in_order,
     positions_per_batch,
     power_of_length,
 )
@@ -292,10 +293,8 @@ class CTranslate2Engine(Engine):
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         together = list(batches([len(target) for _, target in pairs], SCORED_TOGETHER))
-        scores: dict[int, list[float]] = {}
-        for batch, results in completed(partial(self._begin_scoring, pairs), together, self.workers):
-            scores |= zip(together[batch], [result.log_probs for result in results], strict=True)
-        return [scores[number] for number in range(len(pairs))]
+        done = completed(partial(self._begin_scoring, pairs), together, self.workers)
+        return in_order((together[batch], [result.log_probs for result in results]) for batch, results in done)
 
     def _end(self) -> None:
         self.translator = None

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.decoding.hypothesis import Hypothesis, LengthPenaltyForm, length_penalty
@@ -18,6 +18,8 @@ from transformer_mt.settings.search_settings import DecodingConfig
 
 if TYPE_CHECKING:  # since it imports NumPy and PyTorch
     from transformer_mt.models.attention_weights import FloatArray
+
+T = TypeVar("T")
 
 AUTO_ON_CPU = 4096  # the value of decoding.tokens_per_batch=auto
 # A GPU needs a thousand rows or more to be busy: these are 327 sentences of 25 pieces at beam 4, so 1,308 rows. Rounded
@@ -109,10 +111,7 @@ class Engine(ABC):
         self, sentences: Sequence[Sentence], decoding: DecodingConfig, wanted: Wanted = WITH_SCORES
     ) -> list[list[Hypothesis]]:
         """The hypotheses that `translate_unordered` yields, in the order of the sentences."""
-        found: dict[int, list[Hypothesis]] = {}
-        for numbers, hypotheses_of in self.translate_unordered(sentences, decoding, wanted):
-            found |= zip(numbers, hypotheses_of, strict=True)
-        return [found[number] for number in range(len(sentences))]
+        return in_order(self.translate_unordered(sentences, decoding, wanted))
 
     @abstractmethod
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
@@ -130,6 +129,12 @@ class Engine(ABC):
             "this engine does not give attention weights: load the model directory that `average` wrote with the "
             "engine torch"
         )
+
+
+def in_order(batches: Iterable[tuple[Sequence[int], Sequence[T]]]) -> list[T]:
+    """The results of all sentences, in their order; each batch has the numbers of some sentences, and their results."""
+    found = {number: result for batch in batches for number, result in zip(*batch, strict=True)}
+    return [found[number] for number in range(len(found))]
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

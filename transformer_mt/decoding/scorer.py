@@ -9,7 +9,7 @@ from transformer_mt.base.errors import NotFiniteError, TokenizerError, Translati
 from transformer_mt.base.languages import EOS
 from transformer_mt.decoding.line_parts import Tags
 from transformer_mt.decoding.loading import LoadedModel, ModelOfText
-from transformer_mt.decoding.translation import check_texts
+from transformer_mt.decoding.translator import check_texts
 
 
 @dataclass(frozen=True)

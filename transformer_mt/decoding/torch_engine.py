@@ -25,6 +25,7 @@ from transformer_mt.decoding.engine import (
     Wanted,
     batches,
     coverage_penalty,
+    in_order,
     positions_per_batch,
 )
 from transformer_mt.decoding.hypothesis import Hypothesis
@@ -128,10 +129,8 @@ class TorchEngine(Engine):
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         lengths = [max(len(source), len(target)) for source, target in pairs]
         together = _even_batches(lengths, SCORED_TOGETHER, self.scorers.number)
-        scores: dict[int, list[float]] = {}
-        for batch, log_probs_of in self.scorers.map_unordered([[pairs[number] for number in b] for b in together]):
-            scores |= zip(together[batch], log_probs_of, strict=True)
-        return [scores[number] for number in range(len(pairs))]
+        tasks = [[pairs[number] for number in numbers] for numbers in together]
+        return in_order((together[batch], log_probs) for batch, log_probs in self.scorers.map_unordered(tasks))
 
     def attention(self, source: list[int], target: list[int]) -> tuple[FloatArray, FloatArray, FloatArray]:
         source_1S, decoder_input_1T, _ = self._forced([(source, target)])

@@ -1,10 +1,11 @@
-"""The Python API for translating: `Translator` turns lines into lines."""
+"""The Python API for translating: `Translator` turns lines into lines. Imports no PyTorch."""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
+from dataclasses import dataclass, field
 from itertools import count, groupby
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from transformer_mt.base.errors import NotFiniteError, TranslationError
 from transformer_mt.base.languages import BOS, has_spaces, split_units
@@ -12,12 +13,105 @@ from transformer_mt.decoding.engine import Engine, Sentence, Wanted
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.line_parts import NO_TAGS, LineCutter, Part, Tags
 from transformer_mt.decoding.loading import LoadedModel, ModelOfText
-from transformer_mt.decoding.translation import BLANK, PairAttention, Translation, check_texts, joined
 from transformer_mt.decoding.word_pieces import written_together
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig, changed, check_for_model
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
+
+if TYPE_CHECKING:
+    from transformer_mt.models.attention_weights import FloatArray
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation of a line."""
+
+    text: str
+    score: float
+    """The translations of a line are ranked by it: log_prob divided by the length penalty (DecodingConfig).
+
+    With mbr_candidates, it is the expected utility in percent. The score of a line that was split is the sum of its
+    parts' scores or, with mbr_candidates, their mean, also in percent.
+    """
+    log_prob: float
+    """The sum of the log-probabilities of its pieces and of its end, in nats."""
+    pieces: list[str] = field(default_factory=list)
+    """The subword pieces that the model wrote, without the end of the sentence."""
+    alignment: list[tuple[int, int]] | None = None
+    """Pairs of a source word and the target word that comes from it, numbered from 0; None if not requested.
+
+    For a language without spaces, these are characters instead of words; spaces are not counted.
+    """
+    num_parts: int = 1
+    """The number of parts of the line that were translated separately."""
+    is_short: bool = False
+    """Whether it, or a part of it, is much shorter than training text for such a source: something may be missing."""
+    at_limit: bool = False
+    """Whether it or a part of it was cut off at its greatest length (max_extra_length, model.max_positions)."""
+
+
+BLANK = Translation("", score=0.0, log_prob=0.0, alignment=[])
+
+
+def joined(
+    parts: Sequence[Translation], spaces: Sequence[str], spaced: bool, *, mean_score: bool = False
+) -> Translation:
+    """Join the translations of a line's parts into the translation of the line.
+
+    `spaces` has the white space before each part. `spaced` says whether the target language has spaces between words.
+    The score is the sum of the parts' scores or, with `mean_score`, their mean.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    text, pairs = "", []
+    for part, space in zip(parts, spaces, strict=True):
+        num_units = len(split_units(text, spaced))
+        pairs += [(source, num_units + target) for source, target in part.alignment or []]
+        text += (space if text and part.text else "") + part.text
+    return Translation(
+        text,
+        sum(part.score for part in parts) / (len(parts) if mean_score else 1),
+        sum(part.log_prob for part in parts),
+        [piece for part in parts for piece in part.pieces],
+        None if parts[0].alignment is None else pairs,
+        len(parts),
+        any(part.is_short for part in parts),
+        any(part.at_limit for part in parts),
+    )
+
+
+def check_texts(name: str, texts: Sequence[object]) -> None:
+    """Raises TypeError unless an argument is a list of texts. A single text or an iterator is not one."""
+    is_list = isinstance(texts, Sized) and not isinstance(texts, str | bytes)
+    if not is_list or not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"{name}: give a list of texts, each a str")
+
+
+@dataclass(frozen=True)
+class PairAttention:
+    """The attention weights between the pieces of a sentence and of its translation, by layer and head.
+
+    L layers, the lowest first; H heads; S source pieces; T target pieces. Each row (the last axis) sums to 1, or with
+    model.local_attention=predictive to less. A recurrent or a convolutional model has no self-attention: there
+    encoder_LHSS and decoder_LHTT have no layers, and H is 1. An ensemble gives the mean of its models' attention to the
+    source in the last layer but one, as one layer of one head.
+    """
+
+    text: str
+    """The translation."""
+    source: list[str]
+    """S subword pieces; the last is the end of the sentence."""
+    target: list[str]
+    """T subword pieces; the last is the end of the sentence."""
+    target_before: list[str]
+    """T pieces: the piece that the decoder read before it wrote each piece of `target`. The first is BOS."""
+    encoder_LHSS: "FloatArray"
+    """The encoder's weights from each piece of `source` to each piece of `source`."""
+    decoder_LHTT: "FloatArray"
+    """The decoder's weights to each piece of `target_before` while it wrote each piece of `target`."""
+    cross_LHTS: "FloatArray"
+    """The decoder's weights to each piece of `source` while it wrote each piece of `target`."""
 
 
 class Translator(ModelOfText):

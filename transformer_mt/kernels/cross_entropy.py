@@ -35,8 +35,6 @@ def chunked_cross_entropy(
     time. The forward pass also computes the gradients, while these logits exist.
     """
     features_ND, output_VD = with_bias(features_ND, output_VD, bias_V)
-    if not torch.is_grad_enabled():  # otherwise ctx.needs_input_grad would be true for weights
-        features_ND, output_VD = features_ND.detach(), output_VD.detach()
     if features_ND.is_cuda:
         chunk = equal_chunks(len(features_ND), min(CHUNK_TOKENS_CUDA, max(1, CHUNK_LOGITS_CUDA // len(output_VD))))
     else:
@@ -49,6 +47,8 @@ def chunked_cross_entropy(
 
 def with_bias(features_ND: Tensor, output_VD: Tensor, bias_V: Tensor | None) -> tuple[Tensor, Tensor]:
     """Features and output matrix that have the bias in them: it is the weight of one more feature, which is 1."""
+    if not torch.is_grad_enabled():  # otherwise ctx.needs_input_grad would be true for weights
+        features_ND, output_VD = features_ND.detach(), output_VD.detach()
     if bias_V is None:
         return features_ND, output_VD
     ones_ND = F.pad(features_ND, (0, MORE_FEATURES), value=1.0)  # all but the first of the new ones have weight 0
@@ -106,7 +106,17 @@ def _compiled() -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor, Tenso
     return torch.compile(fused_softmax_and_gradient, dynamic=False, options={"split_reductions": False})
 
 
-class _ChunkedCrossEntropy(Function):
+class LossWithGradients(Function):
+    """A loss of features, an output matrix and three other inputs, whose forward pass saves the gradients of both."""
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        features_gradient, output_gradient_VD = ctx.saved_tensors
+        return features_gradient * gradients[0], output_gradient_VD * gradients[0], None, None, None
+
+
+class _ChunkedCrossEntropy(LossWithGradients):
     """loss = log sum_j exp z_j - (1 - eps) z_y - eps mean_j z_j;  d loss / d z = softmax(z) - (1 - eps) e_y - eps / V.
 
     The last terms need no pass over the logits: as z_ij = x_i w_j, sum_ij z_ij = (sum_i x_i) (sum_j w_j).
@@ -145,13 +155,6 @@ class _ChunkedCrossEntropy(Function):
         nll = (log_sum_N1 - label_logit_N1).masked_fill_(padding_N1, 0.0).sum()
         ctx.mark_non_differentiable(nll)
         return nll + smoothing * label_logit_N1.sum() - share * features_sum_D.dot(weight_sum_D), nll
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        features_gradient_ND, output_gradient_VD = ctx.saved_tensors
-        scale = gradients[0]
-        return features_gradient_ND * scale, output_gradient_VD * scale, None, None, None
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

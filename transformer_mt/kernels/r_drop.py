@@ -7,11 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from transformer_mt.kernels.cross_entropy import add_product, with_bias
+from transformer_mt.kernels.cross_entropy import LossWithGradients, add_product, with_bias
 
 CHUNK_LOGITS = 4_000_000  # the most logits of a chunk of both passes
 
@@ -33,15 +31,13 @@ def r_drop(
     gradient. Only one chunk of tokens has logits at a time. The forward pass also computes the gradients.
     """
     passes_2ND, output_VD = with_bias(torch.stack([first_ND, second_ND]), output_VD, bias_V)
-    if not torch.is_grad_enabled():  # otherwise ctx.needs_input_grad would be true for weights
-        passes_2ND, output_VD = passes_2ND.detach(), output_VD.detach()
     sums: tuple[Tensor, Tensor] = _RDrop.apply(  # type: ignore[no-untyped-call]
         passes_2ND, output_VD, labels_N, smoothing, alpha
     )
     return sums
 
 
-class _RDrop(Function):
+class _RDrop(LossWithGradients):
     """With log-probabilities l1 = log p1 and l2 = log p2, and d = l1 - l2, the divergences of a token are
 
     KL(P1 || P2) = sum p1 d,  KL(P2 || P1) = - sum p2 d,
@@ -71,12 +67,6 @@ class _RDrop(Function):
         smoothed, nll = sums_2
         ctx.mark_non_differentiable(nll)
         return smoothed, nll
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        gradient_2ND, output_gradient_VD = ctx.saved_tensors
-        return gradient_2ND * gradients[0], output_gradient_VD * gradients[0], None, None, None
 
 
 def _loss_and_gradients(

@@ -12,8 +12,7 @@ from pydantic import TypeAdapter
 
 from transformer_mt.base.errors import CheckpointError, EvaluationError, TranslationError, UserError
 from transformer_mt.base.languages import has_spaces, split_units
-from transformer_mt.decoding.translation import PairAttention
-from transformer_mt.decoding.translator import Translator
+from transformer_mt.decoding.translator import PairAttention, Translator
 from transformer_mt.evaluation.comparing import ComparedTest, comparison, read_translations
 from transformer_mt.evaluation.evaluated_texts import TestSet, model_in, read_test_sets
 from transformer_mt.models.attention_weights import FloatArray

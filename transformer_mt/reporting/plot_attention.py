@@ -15,8 +15,7 @@ import numpy as np
 from transformer_mt.base.errors import UserError
 from transformer_mt.base.languages import has_spaces
 from transformer_mt.base.wording import counted
-from transformer_mt.decoding.translation import PairAttention
-from transformer_mt.decoding.translator import Translator
+from transformer_mt.decoding.translator import PairAttention, Translator
 from transformer_mt.decoding.word_pieces import WORD, text_of, written_together
 from transformer_mt.models.attention_weights import Attention, FloatArray, index_of
 from transformer_mt.reporting import attention_figures
