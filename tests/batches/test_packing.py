@@ -229,8 +229,8 @@ def test_packed_batches_say_what_padded_ones_say(size: int, make_corpus: MakeCor
     with torch.no_grad():
         logits_BTV = model(padded.source_BS, padded.decoder_input_BT)
         logits_NV = model(
-            Packed(packed.source_N, packed.source_offsets, packed.source_positions_N, packed.max_length),
-            Packed(packed.decoder_input_N, packed.target_offsets, packed.target_positions_N, packed.max_length),
+            Packed(packed.source_N, packed.source_offsets, packed.source_positions_N, packed.shape.max_length),
+            Packed(packed.decoder_input_N, packed.target_offsets, packed.target_positions_N, packed.shape.max_length),
         )
     assert logits_NV.isfinite().all()
     is_real_N, is_real_BT = packed.labels_N != PAD, padded.labels_BT != PAD
