@@ -11,7 +11,7 @@ from transformer_mt.batches.loader import Loader
 from transformer_mt.training import loop
 from transformer_mt.training.run import running
 from transformer_mt.training.run.checkpoint import saved_steps
-from transformer_mt.training.run.running import SkippedUpdates
+from transformer_mt.training.run.running import count_update
 
 
 def numbers(run_dir):
@@ -50,11 +50,11 @@ def test_a_signal_leaves_no_update_unread_and_the_log_goes_on(experiment, traine
 
 def test_a_signal_while_an_order_is_made_leaves_no_update_uncounted(experiment, tmp_path, monkeypatch):
     rarely = [f"training.{name}_every=100" for name in ("log", "validate", "save")]
-    count, make, counted = SkippedUpdates.count, Loader.order, []
+    make, counted = Loader.order, []
 
-    def noting(self, progress, update):
+    def noting(progress, update, *others):
         counted.append(update.step)
-        return count(self, progress, update)
+        return count_update(progress, update, *others)
 
     def interrupted(self, epoch):
         if epoch == 1:
@@ -62,7 +62,7 @@ def test_a_signal_while_an_order_is_made_leaves_no_update_uncounted(experiment, 
         return make(self, epoch)
 
     monkeypatch.setattr(running, "reads_at_once", lambda device: False)
-    monkeypatch.setattr(SkippedUpdates, "count", noting)
+    monkeypatch.setattr(running, "count_update", noting)
     monkeypatch.setattr(Loader, "order", interrupted)
     arguments = [str(experiment), f"run_dir={tmp_path}", "training.max_steps=100", *rarely]
     assert train.main(arguments) == 128 + signal.SIGINT

@@ -24,7 +24,7 @@ from transformer_mt.terminal import cli
 from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run.checkpoint import checkpoint_path, load_progress, saved_steps
-from transformer_mt.training.run.running import MOST_IN_A_ROW, SkippedUpdates
+from transformer_mt.training.run.running import MOST_IN_A_ROW, count_update
 from transformer_mt.training.scale.distributed import Ranks
 from transformer_mt.training.update import Numbers
 
@@ -152,37 +152,37 @@ def update(step, is_finite=True, splits=0, pairs=(0,)):
 
 
 class TestCounting:
-    def skipped(self, limit=3):
+    def count(self, progress, update, limit=3):
         def lines_of(pairs):
             return described([("a.en", pair + 100) for pair in pairs.tolist()])
 
-        return SkippedUpdates(limit, lines_of, Ranks())
+        return count_update(progress, update, limit, lines_of, Ranks())
 
     def test_skipped_updates_and_split_micro_batches_are_counted(self):
-        skipped, progress = self.skipped(), Progress()
+        progress = Progress()
         finite = [True, False, True, False, False, True, True, False, True, True]
         for step, is_finite in enumerate(finite, start=1):
-            progress = skipped.count(progress, update(step, is_finite, splits=step == 4))
+            progress = self.count(progress, update(step, is_finite, splits=step == 4))
         assert (progress.skipped, progress.skipped_in_a_row, progress.split) == (4, 0, 1)
 
     def test_those_at_the_end_are_in_a_row(self):
-        skipped, progress = self.skipped(), Progress(skipped=7)
+        progress = Progress(skipped=7)
         for step, is_finite in enumerate([False, True, False, False], start=1):
-            progress = skipped.count(progress, update(step, is_finite))
+            progress = self.count(progress, update(step, is_finite))
         assert (progress.skipped, progress.skipped_in_a_row) == (10, 2)
 
     def test_a_row_goes_on_where_a_run_was_taken_up(self):
         with pytest.raises(TrainingError, match=message("updates-not-finite", "3", "8", "105, 107 of a.en")):
-            self.skipped().count(Progress(step=7, skipped_in_a_row=2), update(8, False, pairs=(7, 5)))
+            self.count(Progress(step=7, skipped_in_a_row=2), update(8, False, pairs=(7, 5)))
 
     def test_it_names_the_one_that_was_one_too_many(self):
-        skipped, progress = self.skipped(), Progress()
+        progress = Progress()
         with pytest.raises(TrainingError, match=message("updates-not-finite", "3", "5")):
             for step in range(1, 100):
-                progress = skipped.count(progress, update(step, step < 3))
+                progress = self.count(progress, update(step, step < 3))
 
     @pytest.mark.parametrize("number", [20, 21, 300])
     def test_of_many_lines_the_first_are_shown(self, number):
         lines, more = ", ".join(map(str, range(100, 120))), f", and {number - 20} more" if number > 20 else ""
         with pytest.raises(TrainingError, match=message("updates-not-finite", f" {lines} of a.en{more}.")):
-            self.skipped(limit=1).count(Progress(), update(1, False, pairs=range(number)))
+            self.count(Progress(), update(1, False, pairs=range(number)), limit=1)

@@ -95,30 +95,26 @@ class StopSignal:
 MOST_IN_A_ROW = 10  # then training stops
 
 
-class SkippedUpdates:
-    """Counts skipped updates and split micro-batches; stops training after `limit` skipped updates in a row.
+def count_update(
+    progress: Progress, update: Update, limit: int, lines_of: Callable[[Pairs], str], ranks: Ranks
+) -> Progress:
+    """Progress that counts split micro-batches and skipped updates, whose loss or gradient is not finite.
 
-    An update whose loss or gradient is not finite is skipped. `lines_of` describes where pairs are in the text.
+    Raises TrainingError after `limit` skipped updates in a row. `lines_of` describes where pairs are in the text.
     """
-
-    def __init__(self, limit: int, lines_of: Callable[[Pairs], str], ranks: Ranks) -> None:
-        self.limit, self.lines_of, self.ranks = limit, lines_of, ranks
-
-    def count(self, progress: Progress, update: Update) -> Progress:
-        """Progress with the counts of this update. Raises TrainingError after `limit` skipped updates in a row."""
-        progress = replace(progress, split=progress.split + update.splits)
-        if update.numbers.is_finite:
-            return replace(progress, skipped_in_a_row=0)
-        in_a_row = progress.skipped_in_a_row + 1
-        if in_a_row < self.limit:
-            return replace(progress, skipped=progress.skipped + 1, skipped_in_a_row=in_a_row)
-        pairs = np.concatenate(self.ranks.gather(update.pairs.numpy()))
-        raise TrainingError(
-            f"loss or gradient of {counted(self.limit, 'update')} in a row was not finite. The last one, update "
-            f"{update.step}, was on {self.lines_of(pairs)}. None of them changed the weights. Look at "
-            "these lines; lower training.peak_lr, raise training.warmup_steps, set training.clip_norm=1, or set "
-            "training.precision=fp32"
-        )
+    progress = replace(progress, split=progress.split + update.splits)
+    if update.numbers.is_finite:
+        return replace(progress, skipped_in_a_row=0)
+    in_a_row = progress.skipped_in_a_row + 1
+    if in_a_row < limit:
+        return replace(progress, skipped=progress.skipped + 1, skipped_in_a_row=in_a_row)
+    pairs = np.concatenate(ranks.gather(update.pairs.numpy()))
+    raise TrainingError(
+        f"loss or gradient of {counted(limit, 'update')} in a row was not finite. The last one, update "
+        f"{update.step}, was on {lines_of(pairs)}. None of them changed the weights. Look at "
+        "these lines; lower training.peak_lr, raise training.warmup_steps, set training.clip_norm=1, or set "
+        "training.precision=fp32"
+    )
 
 
 class Run:
@@ -126,11 +122,10 @@ class Run:
 
     def __init__(self, saver: Saver, lines_of: Callable[[Pairs], str]) -> None:
         self._saver, self._settings, self._device = saver, saver.settings, saver.learner.device
-        self._ranks = ranks = saver.ranks
-        self._stop = StopSignal(ranks)
-        self._log = RunLog(saver.run_dir, saver.settings, saver.saved, ranks, self._device.torch_device)
+        self._ranks, self._lines_of = saver.ranks, lines_of
+        self._stop = StopSignal(saver.ranks)
+        self._log = RunLog(saver.run_dir, saver.settings, saver.saved, saver.ranks, self._device.torch_device)
         self._unread = list[tuple[Progress, Update]]()
-        self._skipped = SkippedUpdates(MOST_IN_A_ROW, lines_of, ranks)
         self._began = 0.0  # when this update began
         self.signal = 0
 
@@ -177,7 +172,7 @@ class Run:
     def _read(self, progress: Progress) -> Progress:
         """Log the updates since the last call, and count the skipped ones and the micro-batches that were split."""
         for then, update in self._unread:
-            progress = self._skipped.count(progress, update)
+            progress = count_update(progress, update, MOST_IN_A_ROW, self._lines_of, self._ranks)
             self._log.update(replace(then, skipped=progress.skipped, split=progress.split), update)
         self._unread.clear()
         return progress
