@@ -15,7 +15,7 @@ from transformer_mt import plot
 from transformer_mt.base.languages import BOS, EOS
 from transformer_mt.decoding.engine import Sentence, Wanted
 from transformer_mt.models.attention_weights import attention_to_source
-from transformer_mt.reporting import attention_figures, picture_file, plot_attention
+from transformer_mt.reporting import picture_file, plot_attention
 from transformer_mt.settings.corpus_settings import TokenizerConfig
 from transformer_mt.text.tokenizer import Tokenizer
 
@@ -38,8 +38,8 @@ class Drawn:
     maps_MTS: np.ndarray
     titles: list[str]
     across: int
-    rows: attention_figures.Side
-    columns: attention_figures.Side
+    rows: plot_attention.Side
+    columns: plot_attention.Side
     layers: list[int]
     said: str
     warned: str
@@ -52,7 +52,7 @@ def drawn(monkeypatch, tmp_path, capsys):
     Unless the picture is `real`, it is made, but no file of it, which takes most of the time; or only its `parts` are.
     """
     got = []
-    figure_of = attention_figures.heat_maps_of
+    figure_of = plot_attention.heat_maps_of
 
     def run(model_dir, *arguments, source=SOURCE, real=False, parts=False):
         output, numbers = tmp_path / "picture.png", tmp_path / "numbers.npz"
@@ -60,7 +60,7 @@ def drawn(monkeypatch, tmp_path, capsys):
         arguments = [model_dir, "--source", source, *files, "--device", "cpu", *arguments]
         with monkeypatch.context() as patch:
             draw = (lambda *_: None) if parts else figure_of
-            patch.setattr(attention_figures, "heat_maps_of", lambda *given: (got.append(given), draw(*given))[1])
+            patch.setattr(plot_attention, "heat_maps_of", lambda *given: (got.append(given), draw(*given))[1])
             if not real:
                 patch.setattr(picture_file, "write", lambda _, make, __: make())
             assert plot.main([str(argument) for argument in arguments]) == 0

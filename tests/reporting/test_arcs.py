@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.thorough import thorough
 
-from transformer_mt.reporting import attention_figures, picture_file
+from transformer_mt.reporting import picture_file, plot_attention
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -17,7 +17,7 @@ def weights(num_heads):
 
 
 def figure(weights_HM, words=WORDS, word=3, seen=WORDS):
-    return attention_figures.arcs_of(
+    return plot_attention.arcs_of(
         weights_HM, [f"head {h + 1}" for h in range(len(weights_HM))], "title", words, word, seen
     )
 

@@ -7,7 +7,7 @@ import pytest
 from helpers.web_page import WebPage, alphas
 
 from transformer_mt.reporting import charts
-from transformer_mt.reporting.attention_figures import Side
+from transformer_mt.reporting.plot_attention import Side
 
 pytest.importorskip("matplotlib")
 

@@ -6,7 +6,7 @@ import torch
 from helpers.thorough import thorough
 
 from transformer_mt.reporting import picture_file
-from transformer_mt.reporting.attention_figures import Side, heat_maps_of
+from transformer_mt.reporting.plot_attention import Side, heat_maps_of
 
 matplotlib = pytest.importorskip("matplotlib")
 

@@ -11,7 +11,7 @@ from helpers.untrained import write_untrained
 
 from transformer_mt import plot
 from transformer_mt.base.errors import UserError
-from transformer_mt.reporting import attention_figures, picture_file
+from transformer_mt.reporting import picture_file, plot_attention
 from transformer_mt.reporting.plot_attention import Word, number_of
 
 pytest.importorskip("matplotlib")
@@ -25,8 +25,8 @@ WORD = SOURCE_WORDS[1]
 def drawn(monkeypatch, tmp_path, capsys):
     """A function that runs the stage, without a file of the picture: what it was made of, which are its numbers."""
     got = []
-    figure_of = attention_figures.arcs_of
-    monkeypatch.setattr(attention_figures, "arcs_of", lambda *given: (got.append(given), figure_of(*given))[1])
+    figure_of = plot_attention.arcs_of
+    monkeypatch.setattr(plot_attention, "arcs_of", lambda *given: (got.append(given), figure_of(*given))[1])
     monkeypatch.setattr(picture_file, "write", lambda _, make, __: make())
 
     def run(model_dir, *arguments, source=SOURCE, target=TARGET):

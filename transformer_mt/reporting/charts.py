@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from transformer_mt.models.attention_weights import FloatArray
-from transformer_mt.reporting.attention_figures import Side, name_cells, room_for
 from transformer_mt.reporting.log_lines import Line
 from transformer_mt.reporting.picture_file import UNDATED, new_figure, own_style
+from transformer_mt.reporting.plot_attention import Side, name_cells, room_for
 from transformer_mt.reporting.plot_textbook import draw_line
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from transformer_mt.evaluation.comparing import ComparedTest, comparison, read_t
 from transformer_mt.evaluation.evaluated_texts import TestSet, model_in, read_test_sets
 from transformer_mt.models.attention_weights import FloatArray
 from transformer_mt.reporting import charts
-from transformer_mt.reporting.attention_figures import Side
 from transformer_mt.reporting.charts import Chart
 from transformer_mt.reporting.gathered import Notes, Run, Sample, Shown, TestReport, left_out, read_record
-from transformer_mt.reporting.plot_attention import Word, joined, words_of_pieces
+from transformer_mt.reporting.plot_attention import Side, Word, joined, words_of_pieces
 from transformer_mt.storage.records import Summary
 from transformer_mt.text.tokenizer import Tokenizer
 
