@@ -93,16 +93,11 @@ class VariedTransformer(Transformer):
         """
         sources, target = (Sentences(ids) if isinstance(ids, Tensor) else ids for ids in (source, decoder_input))
         is_padded = sources.tokens.dim() == 2
-        assert is_padded or self.goes_packed, "other scores, and dropout of the weights, need padded rows"
+        assert is_padded or not self.config.why_not_packed(), "other scores, and dropout of weights, need padded rows"
         see = target.backwards(self.config.attention_window)
         memories = self.memories(self.encoded(sources), target.across(sources))
         x_BTD = self.embed(self.target_embedding, target.tokens, target.encodings(self.positions))
         return self.decode(x_BTD, [see] * len(self.decoder), memories)
-
-    @property
-    def goes_packed(self) -> bool:
-        """Whether `features` also takes sentences without padding."""
-        return not self.config.why_not_packed()
 
     def encoded(self, source: Sentences) -> Tensor:
         """The encoder's output, BSD."""
