@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,7 +19,9 @@ from transformer_mt.base.errors import ConfigError
 from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.base.memory import free_memory
 from transformer_mt.batches.encoded import EncodedCorpus, Text, narrow
-from transformer_mt.settings.corpus_settings import CorpusConfig
+
+if TYPE_CHECKING:
+    from transformer_mt.settings.corpus_settings import CorpusConfig
 
 PairNumbers = NDArray[Any]  # int32 as long as all numbers fit into it, otherwise int64
 
@@ -27,7 +29,7 @@ _BLOCK = 2**20  # numbers written at a time
 _DIGITS = 6  # after the point, of weights from a temperature: then they are the same on machines with another pow()
 
 
-def weights_of(corpus: CorpusConfig, sizes: Sequence[int]) -> tuple[Fraction, ...]:
+def weights_of(corpus: "CorpusConfig", sizes: Sequence[int]) -> tuple[Fraction, ...]:
     """Return how many times an epoch has each pair of each corpus; `sizes` are the corpora's numbers of pairs.
 
     With a temperature T, a corpus of n pairs has a share in proportion to n^(1/T), and the largest has weight 1. Raises

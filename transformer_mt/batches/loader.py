@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from itertools import count
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -14,7 +14,9 @@ from transformer_mt.base.errors import ConfigError
 from transformer_mt.batches.batching import BatchOrder, Pairs, collate, epoch_batches
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.packing import MicroBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
-from transformer_mt.batches.subword_sampling import SubwordSampler
+
+if TYPE_CHECKING:
+    from transformer_mt.batches.subword_sampling import SubwordSampler
 
 BatchLayout = Literal["padded", "packed"]
 """The layout of the sentences of a micro-batch: one in each row, padded; or end to end, without padding."""
@@ -40,7 +42,7 @@ class Loader:
     tokens_per_update: int
     seed: int
     layout: BatchLayout = "padded"
-    sampler: SubwordSampler | None = None
+    sampler: "SubwordSampler | None" = None
     """Cuts text into different pieces each time."""
     max_positions: int = 2**31
     """The greatest length of a sampled sentence."""

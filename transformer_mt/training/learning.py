@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +11,12 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from transformer_mt.kernels.device import Device
-from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.scale.out_of_memory import Room
 from transformer_mt.training.update import Numbers
+
+if TYPE_CHECKING:
+    from transformer_mt.models.interface import Seq2Seq
+    from transformer_mt.training.batch_loss import BatchLoss
 
 
 class MovingAverage:
@@ -57,13 +60,13 @@ class MovingAverage:
 class Learner:
     """All that an update changes: the model inside its loss, optimizer, moving average, and sizes that did not fit."""
 
-    loss: BatchLoss
+    loss: "BatchLoss"
     optimizer: Optimizer
     average: MovingAverage
     room: Room = field(default_factory=Room)
 
     @property
-    def model(self) -> Seq2Seq:
+    def model(self) -> "Seq2Seq":
         return self.loss.model
 
     @property
