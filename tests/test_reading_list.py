@@ -109,10 +109,9 @@ def test_what_a_module_imports_stays_small(file):
     assert sum(len(texts[name].splitlines()) for name in seen) <= BOUNDS[file], sorted(seen)
 
 
-@pytest.mark.parametrize("r_drop", [0, 1])
-def test_plain_kernels_train_in_bf16(r_drop, experiment, tmp_path):
-    settings = ["training.max_steps=2", "training.validate_every=2", f"training.r_drop={r_drop}"]
-    train_tiny(experiment, tmp_path / "run", *settings, "training.precision=bf16", "training.kernels=plain")
+def test_plain_kernels_train_in_bf16(experiment, tmp_path):
+    settings = ["training.max_steps=2", "training.validate_every=2", "training.precision=bf16"]
+    train_tiny(experiment, tmp_path / "run", *settings, "training.kernels=plain")
     assert all(math.isfinite(record["loss"]) for record in log_records(tmp_path / "run") if "loss" in record)
 
 

@@ -123,7 +123,7 @@ def new_learner(config: Config, vocab_size: int = 500, seed: int = 3) -> Learner
     torch.manual_seed(seed)
     model = build_model(config.model, vocab_size, vocab_size)
     settings = config.training
-    loss = BatchLoss(model, choose_device("cpu", "fp32"), settings.label_smoothing, settings.r_drop, False).train()
+    loss = BatchLoss(model, choose_device("cpu", "fp32"), settings.label_smoothing, False).train()
     return Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))
 
 

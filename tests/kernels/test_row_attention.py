@@ -165,6 +165,6 @@ def test_training_leaves_padding_out_where_attention_can(
     monkeypatch.setattr(model, "features", lambda *sides: seen.append(sides) or features(*sides))
     source_BS, target_BT = sources(5, 7), decoder_inputs(5, 6)
     batch = Batch(source_BS, target_BT, target_BT, torch.arange(5), int((target_BT != PAD).sum()))
-    loss = BatchLoss(model, choose_device("cpu", "fp32"), smoothing=0.1, r_drop=0.0, compiled=False)
+    loss = BatchLoss(model, choose_device("cpu", "fp32"), smoothing=0.1, compiled=False)
     assert loss(batch).nll > 0
     assert [isinstance(side, torch.Tensor) for side in seen[0]] == [not left_out] * 2

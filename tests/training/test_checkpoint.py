@@ -52,7 +52,7 @@ PROGRESS = Progress(
 
 
 def learner_of(model, decay=0.0, device=None):
-    loss = BatchLoss(model, device or choose_device("cpu", "fp32"), 0.1, 0.0, False)
+    loss = BatchLoss(model, device or choose_device("cpu", "fp32"), 0.1, False)
     return Learner(loss, torch.optim.Adam(model.parameters(), fused=True), MovingAverage(model, decay))
 
 

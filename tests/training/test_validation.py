@@ -87,7 +87,7 @@ def translations(model, config, validation, directory):
 
 
 def scores(model, validation, config, smoothing=0.1):
-    loss = BatchLoss(model, DEVICE, smoothing, 0.0, False).train()
+    loss = BatchLoss(model, DEVICE, smoothing, False).train()
     learner = Learner(loss, build_optimizer(model, config.training), MovingAverage(model, 0))
     return validate(learner, [validation], Ranks())
 

@@ -106,17 +106,7 @@ def _compiled() -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor, Tenso
     return torch.compile(fused_softmax_and_gradient, dynamic=False, options={"split_reductions": False})
 
 
-class LossWithGradients(Function):
-    """A loss of features, an output matrix and three other inputs, whose forward pass saves the gradients of both."""
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        features_gradient, output_gradient_VD = ctx.saved_tensors
-        return features_gradient * gradients[0], output_gradient_VD * gradients[0], None, None, None
-
-
-class _ChunkedCrossEntropy(LossWithGradients):
+class _ChunkedCrossEntropy(Function):
     """loss = log sum_j exp z_j - (1 - eps) z_y - eps mean_j z_j;  d loss / d z = softmax(z) - (1 - eps) e_y - eps / V.
 
     The last terms need no pass over the logits: as z_ij = x_i w_j, sum_ij z_ij = (sum_i x_i) (sum_j w_j).
@@ -155,6 +145,12 @@ class _ChunkedCrossEntropy(LossWithGradients):
         nll = (log_sum_N1 - label_logit_N1).masked_fill_(padding_N1, 0.0).sum()
         ctx.mark_non_differentiable(nll)
         return nll + smoothing * label_logit_N1.sum() - share * features_sum_D.dot(weight_sum_D), nll
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        features_gradient_ND, output_gradient_VD = ctx.saved_tensors
+        return features_gradient_ND * gradients[0], output_gradient_VD * gradients[0], None, None, None
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

@@ -101,9 +101,6 @@ class TrainingConfig(Section):
     average_decay: float = Field(default=0.0, ge=0.0, lt=1.0)
     """The decay rate of an exponential moving average of the weights, for example 0.999. Validation then uses the
     average instead of the weights. 0: off."""
-    r_drop: float = Field(default=0.0, ge=0.0, le=1e6)
-    """alpha of R-Drop (Liang et al. 2021, who use 5 for translation): the model computes each sentence twice with
-    different dropout, and the loss includes the divergence between the two outputs with this weight. 0: off."""
     initialise_from: Text | None = None
     """For fine-tuning: a model directory or a checkpoint; training starts from its weights. It must have the same
     tokenizer (see tokenizer.from) and the same settings of model, except dropout, attention_dropout and max_positions.

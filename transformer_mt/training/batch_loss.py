@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from transformer_mt.base.languages import PAD
 from transformer_mt.batches.packing import MicroBatch, PackedBatch
 from transformer_mt.kernels.device import Device
-from transformer_mt.kernels.r_drop import r_drop
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layouts import Packed
 from transformer_mt.training.loss import LossSums, label_smoothed, real_features
@@ -52,9 +51,9 @@ def patience_on(device: Device) -> int:
 class BatchLoss(nn.Module):
     """The loss of the real target tokens of a micro-batch, each predicted from those before it (teacher forcing)."""
 
-    def __init__(self, model: Seq2Seq, device: Device, smoothing: float, r_drop: float, compiled: bool) -> None:
+    def __init__(self, model: Seq2Seq, device: Device, smoothing: float, compiled: bool) -> None:
         super().__init__()
-        self.model, self.device, self.smoothing, self.r_drop = model, device, smoothing, r_drop
+        self.model, self.device, self.smoothing = model, device, smoothing
         self.compiled: Features | None = None
         if compiled:
             quick = torch.compile(model.features, dynamic=False)
@@ -64,13 +63,8 @@ class BatchLoss(nn.Module):
         batch = batch.to(self.device.torch_device)
         features = self.compiled or self.model.features
         features_ND, labels_N = features_and_labels(self.model, features, batch, self.device)
-        output_VD, bias_V = self.model.output_VD, self.model.output_bias_V
-        if not self.r_drop:
-            loss = self.model.faster(label_smoothed)
-            return LossSums(*loss(features_ND, output_VD, labels_N, self.smoothing, bias_V))
-        second_ND, _ = features_and_labels(self.model, features, batch, self.device)
-        first_ND, second_ND, labels_N = (x[labels_N != PAD] for x in (features_ND, second_ND, labels_N))
-        return LossSums(*r_drop(first_ND, second_ND, output_VD, labels_N, self.smoothing, self.r_drop, bias_V))
+        loss = self.model.faster(label_smoothed)
+        return LossSums(*loss(features_ND, self.model.output_VD, labels_N, self.smoothing, self.model.output_bias_V))
 
 
 def features_and_labels(model: Seq2Seq, features: Features, batch: MicroBatch, device: Device) -> tuple[Tensor, Tensor]:

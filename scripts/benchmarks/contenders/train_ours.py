@@ -48,7 +48,7 @@ def train(directory: Path, precision: str) -> None:
     padded = replace(loader, layout="padded")
     first = padded.batch(padded.order(0)[0], 1, 0)
     with torch.no_grad():
-        sums = BatchLoss(model.eval(), fp32, settings.label_smoothing, r_drop=0.0, compiled=False)(first)
+        sums = BatchLoss(model.eval(), fp32, settings.label_smoothing, compiled=False)(first)
     pace.finish(sums.smoothed.item() / first.num_labels)
 
 

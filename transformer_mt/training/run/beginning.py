@@ -93,7 +93,7 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
             use_own_cache()
         else:
             make_no_cache()
-    loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, settings.r_drop, compiled)
+    loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, compiled)
     if is_sharded:
         shard(loss, _units(model), ranks, device.torch_device)
     return Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))

@@ -198,7 +198,7 @@ def _validate_share(
     model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks
 ) -> tuple[float, int, dict[int, str]]:
     """This rank's share: the sum of the nll in nats, the number of its tokens, and the translations by pair."""
-    loss = BatchLoss(model, device, smoothing=0.0, r_drop=0.0, compiled=False)
+    loss = BatchLoss(model, device, smoothing=0.0, compiled=False)
     nll, tokens = 0.0, 0
     translations: dict[int, str] = {}
     # The frozen form is faster. It copies the current weights, and has no mixed precision.
