@@ -31,16 +31,17 @@ BELOW = {
     "text": {"settings", "storage"},
     "batches": {"settings", "storage", "text"},
     "inference": {"kernels", "models", "settings"},
-    "decoding": {"inference", "kernels", "models", "settings", "storage", "text"},
-    "preparing": {"batches", "corpora", "settings", "storage", "text"},
+    "marian": {"models", "settings", "storage", "text"},
+    "decoding": {"inference", "kernels", "marian", "models", "settings", "storage", "text"},
+    "preparing": {"batches", "corpora", "marian", "settings", "storage", "text"},
     "training/scale": {"batches", "kernels"},
-    "evaluation": {"batches", "corpora", "decoding", "preparing", "settings", "storage", "text"},
-    "exporting": {"decoding", "models", "settings", "storage", "text"},
+    "evaluation": {"batches", "corpora", "decoding", "marian", "preparing", "settings", "storage", "text"},
+    "exporting": {"decoding", "marian", "models", "settings", "storage", "text"},
     "training": {"batches", "kernels", "models", "settings", "training/scale"},
-    "terminal": {"corpora", "decoding", "evaluation", "settings", "storage", "text", "training/scale"},
+    "terminal": {"corpora", "decoding", "evaluation", "marian", "settings", "storage", "text", "training/scale"},
     "training/run": {
-        *("batches", "corpora", "decoding", "evaluation", "inference", "kernels", "models", "settings", "storage"),
-        *("text", "training", "training/scale"),
+        *("batches", "corpora", "decoding", "evaluation", "inference", "kernels", "marian", "models", "settings"),
+        *("storage", "text", "training", "training/scale"),
     },
     "reporting": {
         *("batches", "corpora", "decoding", "evaluation", "models", "preparing", "settings", "storage", "terminal"),
@@ -81,6 +82,7 @@ READS_WHOLE = (
     "reporting/",
     "decoding/loading.py",
     "evaluation/comparing.py",
+    "marian/marian_conversion.py",
     "terminal/file_to_file.py",
 )
 

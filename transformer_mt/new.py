@@ -92,7 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if model is None or old is None:
         content, said = from_scratch(corpus, arguments.minutes, output.stem)
     else:
-        content, said = from_model(model, old, corpus, arguments.minutes, output.stem)
+        named = model if model.is_relative_to(arguments.model) else arguments.model  # not the copy of a MarianMT model
+        content, said = from_model(model, named, old, corpus, arguments.minutes, output.stem)
     write_whole(output, content)
     try:
         load_config(output)
@@ -144,8 +145,10 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
     return content, f"{chosen.size}, {chosen.max_steps:,} updates, about {duration(chosen.seconds)}"
 
 
-def from_model(model: Path, old: Config, corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, str]:
-    """Choose the settings of fine-tuning a model. Returns the configuration, and what to say about it."""
+def from_model(
+    model: Path, named: Path, old: Config, corpus: CorpusConfig, minutes: float, name: str
+) -> tuple[str, str]:
+    """Choose the settings of fine-tuning a model, which the user called `named`. Returns what `from_scratch` does."""
     if isinstance(corpus.train, tuple):
         raise ConfigError("--from-model takes one corpus: put the new text into one file")
     tokenizer = Tokenizer.load(model)
@@ -163,7 +166,7 @@ def from_model(model: Path, old: Config, corpus: CorpusConfig, minutes: float, n
             file=sys.stderr,
         )
     texts = text_settings(corpus, share, found, measures.num_target_tokens)
-    content = tuned_configuration(old, model, texts, chosen, name)
+    content = tuned_configuration(old, named, texts, chosen, name)
     return content, f"{chosen.max_steps:,} updates, about {duration(chosen.seconds)}"
 
 

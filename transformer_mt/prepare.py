@@ -12,6 +12,7 @@ from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import KEPT, REASONS, TextFilters
 from transformer_mt.evaluation.metrics import check_tokeniser, check_words, tokenised_warning
+from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.preparing.data_files import hold_data_dir
 from transformer_mt.preparing.fill_data_dir import (
     Plan,
@@ -274,7 +275,7 @@ def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -
 
 def _existing_tokenizer(path: str, config: Config) -> Tokenizer:
     """Load and check the tokenizer at this path. Prints a warning if it changes text."""
-    tokenizer, settings = open_existing(Path(path)), config.tokenizer
+    tokenizer, settings = open_existing(as_model_dir(Path(path))), config.tokenizer
     check_fits(tokenizer, settings)
     check_symbols(tokenizer, settings, config.corpus.tags)
     check_sampling(tokenizer, settings, config.training.subword_sampling)

@@ -44,7 +44,9 @@ class SubwordSampler:
     def __init__(self, tokenizer: Tokenizer, algorithm: Literal["bpe", "unigram"], alpha: float) -> None:
         assert 0 < alpha < 1
         self._source = _Side(tokenizer.source, algorithm, alpha)
-        self._target = self._source if tokenizer.joint else _Side(tokenizer.target, algorithm, alpha)
+        self._target = (
+            self._source if tokenizer.source is tokenizer.target else _Side(tokenizer.target, algorithm, alpha)
+        )
 
     def sampled(
         self,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Self, assert_never
 from transformer_mt.base.errors import CheckpointError, TranslationError
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.decoding.line_parts import NO_TAGS, Tags
+from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.section import Kernels
@@ -112,7 +113,8 @@ class ModelOfText(ABC):
 
 def load_model(model_dirs: ModelDirs, options: EngineOptions) -> LoadedModel:
     """`ModelOfText.load`. Raises a UserError, which names the file, model or option that is wrong."""
-    directories = [Path(path) for path in ([model_dirs] if isinstance(model_dirs, str | Path) else model_dirs)]
+    given = [model_dirs] if isinstance(model_dirs, str | Path) else model_dirs
+    directories = [as_model_dir(Path(path)) for path in given]
     if not directories:
         raise TranslationError("no model directory is given: give one, or several with the same vocabulary")
     if options.workers < 0:

@@ -10,6 +10,7 @@ from transformer_mt.base.wording import counted
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation.metrics import check_aligned
 from transformer_mt.evaluation.scores_json import AlsoInTraining
+from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.preparing.prepared import (
     VALIDATION_TEXT,
     check_data,
@@ -32,8 +33,8 @@ class TestSet:
 
 
 def model_in(path: Path) -> Path:
-    """Return the model directory at `path`, or in the run at `path`."""
-    return path / "model" if (path / "model").is_dir() else path
+    """Return the model directory at `path`, in the run at `path`, or made of the MarianMT directory at `path`."""
+    return path / "model" if (path / "model").is_dir() else as_model_dir(path)
 
 
 def results_dir(model: Path) -> Path:

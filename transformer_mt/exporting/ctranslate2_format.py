@@ -74,7 +74,7 @@ def _empty_spec(model: TransformerConfig, decoding: DecodingConfig) -> Transform
             activation = Activation.RELU
         case "gelu":
             activation = Activation.GELU
-        case "swiglu":
+        case "swish" | "swiglu":
             activation = Activation.SWISH  # silu; ffn_glu adds the product with the linear map
         case _:
             assert_never(model.activation)

@@ -1,23 +1,16 @@
-"""Writes a model in the format of Hugging Face's MarianMTModel and MarianTokenizer, without using transformers.
-
-Marian's architecture (Junczys-Dowmunt et al. 2018) is our post-norm Transformer with other position encodings: Marian
-puts all sines before all cosines, and we alternate them. The order of the D columns does not matter as long as all
-matrices have the same order. So the export puts the columns of every matrix into Marian's order, and changes no number.
-
-D model width  V vocabulary
-"""
+"""Writes a model in the format of Hugging Face's MarianMTModel and MarianTokenizer, without using transformers."""
 
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from sentencepiece import SentencePieceProcessor
 
 from transformer_mt.base.languages import BOS, EOS, PAD, UNK
 from transformer_mt.decoding.engine import power_of_length
-from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, SUPPORTED, Array, Trained, unsupported_setting
+from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, SUPPORTED, Trained, unsupported_setting
+from transformer_mt.marian.marian_tokenizer import name_in_marian
+from transformer_mt.marian.marian_weights import to_marian
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.search_settings import DecodingConfig
@@ -37,7 +30,7 @@ def unsupported(model: ModelConfig) -> str | None:
 
 def write(trained: Trained, directory: Path) -> None:
     """Write weights, configurations and tokenizer into an existing directory."""
-    save_file(marian_weights(trained), directory / "model.safetensors", {"format": "pt"})
+    save_file(to_marian(trained.weights, trained.model), directory / "model.safetensors", {"format": "pt"})
     config, tokenizer = trained.config, trained.tokenizer
     sizes = {"vocab_size": tokenizer.source_vocab_size, "decoder_vocab_size": tokenizer.target_vocab_size}
     write_json(directory / "config.json", _architecture(trained.model) | sizes)
@@ -48,60 +41,6 @@ def write(trained: Trained, directory: Path) -> None:
         write_json(directory / "target_vocab.json", _ids(tokenizer.target))
     write_whole(directory / "source.spm", tokenizer.source.serialized_model_proto())
     write_whole(directory / "target.spm", tokenizer.target.serialized_model_proto())
-
-
-def marian_weights(trained: Trained) -> dict[str, Array]:
-    """The weights under Marian's names, with columns in Marian's order."""
-    model = trained.model
-    columns_D = np.concatenate([np.arange(0, model.d_model, 2), np.arange(1, model.d_model, 2)])
-    weights = _embeddings(trained)
-    if model.output_bias:
-        weights["final_logits_bias"] = trained.weights["output_bias_V"][None]
-    for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
-        for i in range(layers):
-            weights |= _layer(trained.weights, f"{side}.{i}", f"model.{side}.layers.{i}")
-    return {name: _reordered(name, weight, columns_D) for name, weight in weights.items()}
-
-
-def _embeddings(trained: Trained) -> dict[str, Array]:
-    if trained.model.tied_embeddings == "all":
-        return {"model.shared.weight": trained.target_embedding_VD}
-    output = {"lm_head.weight": trained.output_VD} if trained.model.tied_embeddings == "none" else {}
-    return output | {
-        "model.encoder.embed_tokens.weight": trained.source_embedding_VD,
-        "model.decoder.embed_tokens.weight": trained.target_embedding_VD,
-    }
-
-
-def _layer(ours: dict[str, Array], here: str, there: str) -> dict[str, Array]:
-    """The weights of one layer. Their names begin with `here` in our model and with `there` in Marian."""
-    attentions = {"attention": "self_attn", "self_attention": "self_attn", "cross_attention": "encoder_attn"}
-    weights = {}
-    for kind in ("weight", "bias"):
-        names = {
-            "feed_forward.inner": "fc1",
-            "feed_forward.outer": "fc2",
-            "around_feed_forward.norm": "final_layer_norm",
-        }
-        for name, theirs in attentions.items():
-            names |= {f"{name}.out_projection": f"{theirs}.out_proj", f"around_{name}.norm": f"{theirs}_layer_norm"}
-            # We have one matrix (or bias) for queries, keys and values; Marian has three.
-            if (together := ours.get(f"{here}.{name}.in_projection.{kind}")) is not None:
-                for letter, part in zip("qkv", np.split(together, 3), strict=True):
-                    weights[f"{there}.{theirs}.{letter}_proj.{kind}"] = part
-        for name, theirs in names.items():
-            if f"{here}.{name}.{kind}" in ours:
-                weights[f"{there}.{theirs}.{kind}"] = ours[f"{here}.{name}.{kind}"]
-    return weights
-
-
-def _reordered(name: str, weight: Array, columns_D: NDArray[np.int64]) -> Array:
-    """Reorder the D columns: the first axis of matrices with D outputs, the second axis of those with D inputs."""
-    if name == "final_logits_bias":  # has the axis V only
-        return weight
-    if any(part in name for part in ("out_proj", "fc2", "layer_norm")):
-        return weight.take(columns_D, axis=0)
-    return weight.take(columns_D, axis=1) if weight.ndim == 2 else weight  # a bias beside D inputs has no axis D
 
 
 def _architecture(model: TransformerConfig) -> dict[str, Any]:
@@ -169,4 +108,4 @@ def _tokenizer(config: Config, joint: bool, target: SentencePieceProcessor) -> d
 
 
 def _ids(processor: SentencePieceProcessor) -> dict[str, int]:
-    return {processor.id_to_piece(i): i for i in range(processor.get_piece_size())}
+    return {name_in_marian(processor.id_to_piece(i)): i for i in range(processor.get_piece_size())}

@@ -18,7 +18,7 @@ from transformer_mt.models.scores import attention_by, build_score
 from transformer_mt.models.transformer import Cache, FeedForward, Transformer, TransformerState
 from transformer_mt.settings.model_settings import TransformerConfig
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swiglu": F.silu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu, "swiglu": F.silu}
 
 
 class VariedAttention(MultiHeadAttention):

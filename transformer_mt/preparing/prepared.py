@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.batches.encoded import FILES, INDEX, KEPT, ShardIndex
+from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.preparing.shards import SHARD_FILES
 from transformer_mt.preparing.tokenizer_training import ORIGIN
 from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, TokenizerConfig
@@ -79,7 +80,7 @@ class Prepared(BaseModel):
         path = settings.from_
         if path is None or (path == self.tokenizer.from_ and not Path(path).exists()):
             return []
-        digest = open_existing(Path(path)).digest
+        digest = open_existing(as_model_dir(Path(path))).digest
         if digest == self.tokenizer_digest:
             return []
         return [f"tokenizer.from={path} is another tokenizer (digest {self.tokenizer_digest[:8]}, now {digest[:8]})"]

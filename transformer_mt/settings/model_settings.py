@@ -96,9 +96,9 @@ class TransformerConfig(_WithScore):
     """The architecture. model.kind=rnn and model.kind=convolutional have other settings."""
     ffn_dim: int = Field(default=2048, gt=0, le=1_000_000)
     """The inner width of a feed-forward layer, between its linear maps; d_ff in the paper."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    """The activation function of a feed-forward layer. swiglu (Shazeer 2020) has a third linear map, so with the same
-    ffn_dim the layer has 1.5 times the parameters."""
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
+    """The activation function of a feed-forward layer. swish is x sigmoid(x), as in the models of OPUS-MT; swiglu
+    (Shazeer 2020) has a third linear map, so with the same ffn_dim the layer has 1.5 times the parameters."""
     num_heads: Width = 8
     """The number of heads of each attention; h in the paper. Each head is d_model / num_heads wide."""
     attention_score: ScoreName = "scaled_dot"

@@ -106,7 +106,7 @@ def use_own_cache() -> None:
     directory that another user may have used first. Raises ConfigError if there is no safe directory.
     """
     try:
-        own = _private_directory()
+        own = private_cache()
         for variable, name in ((TORCH, "torch"), (TRITON, "triton")):
             named = Path(os.environ.get(variable, ""))
             # PyTorch sets the variable to this default itself, so the user did not choose it.
@@ -134,7 +134,7 @@ def make_no_cache() -> None:
         os.environ[TORCH] = before
 
 
-def _private_directory() -> Path:
+def private_cache() -> Path:
     """Return a directory for compiled code that only this user can enter, as a path without links.
 
     It is made if it does not exist. Each directory above it must belong to this user or to root, and be writable by

@@ -16,6 +16,7 @@ from typing import NoReturn
 from transformer_mt import end_at_once
 from transformer_mt.base.errors import ConfigError, UserError
 from transformer_mt.base.wording import cut
+from transformer_mt.marian.marian_directory import as_model_dir
 
 LONGEST_BLOCK = 2**24  # bytes that go to standard output in one write
 
@@ -37,8 +38,20 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add the argument MODEL_DIR."""
     parser.add_argument(
-        "model", metavar="MODEL_DIR", type=Path, help="the directory of a model, such as runs/<name>/model"
+        "model",
+        metavar="MODEL_DIR",
+        type=Path,
+        action=ModelDir,
+        help="the directory of a model, such as runs/<name>/model, or of a MarianMT model such as those of OPUS-MT",
     )
+
+
+class ModelDir(argparse.Action):
+    """Stores a model directory; one of MarianMT is converted first. `type` cannot do it: it would hide the error."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, value: object, option: object = None) -> None:
+        assert isinstance(value, Path)
+        setattr(namespace, self.dest, as_model_dir(value))
 
 
 def add_settings(parser: argparse.ArgumentParser, meaning: str) -> None:

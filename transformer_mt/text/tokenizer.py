@@ -47,18 +47,18 @@ def normalisation(processor: SentencePieceProcessor) -> str:
 
 
 def user_symbols(processor: SentencePieceProcessor) -> list[str]:
-    """Return the user-defined pieces, which the tokenizer never cuts."""
-    model = _fields(processor.serialized_model_proto())
-    pieces = [dict(_fields(value)) for number, value in model if number == _PIECES]
-    return [piece[_PIECE].decode() for piece in pieces if piece.get(_TYPE) == _USER_DEFINED]
+    """Return the user-defined pieces, which the tokenizer never cuts, without the space before them."""
+    model = fields(processor.serialized_model_proto())
+    pieces = [dict(fields(value)) for number, value in model if number == _PIECES]
+    return [piece[_PIECE].decode().removeprefix("\u2581") for piece in pieces if piece.get(_TYPE) == _USER_DEFINED]
 
 
 def _field(processor: SentencePieceProcessor, number: int) -> dict[int, Any]:
     """Return the fields of the message that is this field of the model."""
-    return dict(_fields(dict(_fields(processor.serialized_model_proto())).get(number, b"")))
+    return dict(fields(dict(fields(processor.serialized_model_proto())).get(number, b"")))
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+def fields(message: bytes) -> Iterator[tuple[int, Any]]:
     """Yield the number and the value, an int or bytes, of each field in a Protocol Buffers message, in order.
 
     Format: protobuf.dev/programming-guides/encoding. The message comes from sentencepiece, so it is complete.
@@ -96,7 +96,7 @@ _FEW_LINES = 24  # encoding this many lines takes as long as starting the thread
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The subword pieces of both languages: one sentencepiece model if `joint`, otherwise one for each language."""
+    """The subword pieces of both languages: one sentencepiece model, or one for each language."""
 
     source: SentencePieceProcessor
     target: SentencePieceProcessor
@@ -139,7 +139,7 @@ class Tokenizer:
     def save(self, directory: Path) -> None:
         """Write tokenizer.model, or tokenizer.source.model and tokenizer.target.model."""
         directory.mkdir(parents=True, exist_ok=True)
-        names, others = (_JOINT, _SEPARATE) if self.joint else (_SEPARATE, _JOINT)
+        names, others = (_JOINT, _SEPARATE) if self.source is self.target else (_SEPARATE, _JOINT)
         for name in others:
             (directory / name).unlink(missing_ok=True)
         for name, model in zip(names, self._models(), strict=True):
@@ -148,11 +148,15 @@ class Tokenizer:
     @property
     def processors(self) -> list[SentencePieceProcessor]:
         """The sentencepiece model of both languages together, or the two models."""
-        return [self.source] if self.joint else [self.source, self.target]
+        return [self.source] if self.source is self.target else [self.source, self.target]
 
     @property
     def joint(self) -> bool:
-        return self.source is self.target
+        """Whether an id is the same piece on both sides. In Marian, two models may still cut the text differently."""
+        if self.source is self.target:
+            return True
+        pieces = (processor.id_to_piece(list(range(processor.get_piece_size()))) for processor in self.processors)
+        return next(pieces) == next(pieces)
 
     @property
     def source_vocab_size(self) -> int:
@@ -310,17 +314,22 @@ def _explain(message: str, settings: TokenizerConfig, side: str) -> str:
 
 
 def _read(path: Path) -> SentencePieceProcessor:
+    return _processor(read_model(path), str(path))
+
+
+def read_model(path: Path) -> bytes:
+    """Read a file of sentencepiece. Raises TokenizerError if it cannot be read."""
     try:
-        model = read_regular(path)
+        return read_regular(path)
     except OSError as error:
         raise TokenizerError(
             f"{path}: cannot be read ({error.strerror}); `python -m transformer_mt.prepare` writes it into data_dir, "
             "and `average` into a model directory: copy the complete directory again"
         ) from None
-    return _processor(model, str(path))
 
 
-def _processor(model: bytes, name: str) -> SentencePieceProcessor:
+def open_model(model: bytes, name: str) -> SentencePieceProcessor:
+    """Open a model of sentencepiece. Raises TokenizerError, with this name, if it is damaged."""
     processor = SentencePieceProcessor()
     try:
         processor.load_from_serialized_proto(model)
@@ -329,6 +338,11 @@ def _processor(model: bytes, name: str) -> SentencePieceProcessor:
         raise TokenizerError(
             f"{name}: is not a sentencepiece model, or is damaged; prepare again, or copy it again"
         ) from None
+    return processor
+
+
+def _processor(model: bytes, name: str) -> SentencePieceProcessor:
+    processor = open_model(model, name)
     special = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
     if special != (PAD, UNK, BOS, EOS):
         raise TokenizerError(

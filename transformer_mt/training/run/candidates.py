@@ -11,6 +11,7 @@ from torch import Tensor
 from transformer_mt.base.errors import CheckpointError
 from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import Device
+from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.training_settings import AveragingConfig, TrainingConfig, ValidationMetric
 from transformer_mt.storage.checksums import MODEL, checkpoint_path, saved_steps
@@ -111,7 +112,7 @@ def find_candidates(run_dir: Path, settings: AveragingConfig, training: Training
 
 def _mixed_with_initial(trained: Candidate, training: TrainingConfig) -> list[Candidate]:
     """Mixtures of the trained weights with those from which training started; none if it started from random ones."""
-    initial = Path(training.initialise_from) if training.initialise_from else None
+    initial = as_model_dir(Path(training.initialise_from)) if training.initialise_from else None
     if initial is None or not (initial / MODEL).is_file():
         return []
     return [replace(trained, initial=initial, initial_share=share) for share in INITIAL_SHARES]

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.batches.loader import Position
 from transformer_mt.kernels.device import Device, end_of_queue
+from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.reading import other_meaning_than
 from transformer_mt.settings.training_settings import TrainingConfig
@@ -157,6 +158,7 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: 
 
 def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer_digest: str) -> None:
     """Load the weights of another run; `settings` are the model's. Raises CheckpointError if they do not fit."""
+    path = as_model_dir(path)
     is_checkpoint = (path / STATE).is_file()
     if is_checkpoint and (found := damage(path)):
         raise CheckpointError(f"training.initialise_from={path} is damaged ({found}); choose another checkpoint")

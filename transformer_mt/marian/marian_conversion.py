@@ -1,0 +1,177 @@
+"""Turns a directory of MarianMT into a model directory of ours, once, and keeps it in the user's cache."""
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from transformer_mt.base.errors import CheckpointError
+from transformer_mt.marian.marian_directory import CONFIG_JSON, read_json_object
+from transformer_mt.marian.marian_tokenizer import read_tokenizer
+from transformer_mt.marian.marian_weights import from_marian
+from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.model_settings import TransformerConfig
+from transformer_mt.settings.reading import dump_config
+from transformer_mt.storage.checksums import CONFIG, MODEL, write_sums
+from transformer_mt.storage.own_directory import replacing_directory
+from transformer_mt.storage.weights import private_cache, save_weights
+from transformer_mt.text.training_lines import TrainingLines
+
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_FILES = (CONFIG_JSON, "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json")
+_NEEDED = (
+    *("d_model", "encoder_layers", "decoder_layers", "encoder_ffn_dim", "decoder_ffn_dim", "max_position_embeddings"),
+    *("encoder_attention_heads", "decoder_attention_heads"),
+    *("pad_token_id", "decoder_start_token_id", "eos_token_id"),
+)
+_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+_FORM = 1  # of what this module writes; another number makes it read all directories again
+_ADVICE = "copy the complete directory again"
+
+
+def converted(path: Path, config: Mapping[str, Any]) -> Path:
+    """Return the model directory made of this MarianMT directory, from the cache if it is there.
+
+    Raises CheckpointError or TokenizerError if a file is damaged, or if this package cannot run such a model.
+    """
+    if missing := next((name for name in _NEEDED if not isinstance(config.get(name), int)), None):
+        raise CheckpointError(f"{path / CONFIG_JSON}: has no number {missing}; {_ADVICE}")
+    made = private_cache() / "marian" / f"{path.resolve().name}-{_digest(path)[:12]}"
+    if not made.is_dir():
+        with replacing_directory(made) as directory:
+            _write(path, config, directory)
+        print(f"{path} is a model of MarianMT: converted, and kept in {made}", file=sys.stderr)
+    return made
+
+
+def _digest(path: Path) -> str:
+    """Of the small files, and of size and time of the large ones, which would take seconds to read at every start."""
+    digest = hashlib.sha256(str(_FORM).encode())
+    for name in (*_FILES, "source.spm", "target.spm"):
+        if (path / name).is_file():
+            digest.update(name.encode() + (path / name).read_bytes())
+    for name in _WEIGHTS:
+        if (path / name).is_file():
+            status = (path / name).stat()
+            digest.update(f"{name} {status.st_size} {status.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def _write(path: Path, config: Mapping[str, Any], directory: Path) -> None:
+    file = next((path / name for name in _WEIGHTS if (path / name).is_file()), None)
+    if file is None:
+        raise CheckpointError(f"{path}: has none of {' and '.join(_WEIGHTS)}; {_ADVICE}")
+    if not (path / "source.spm").is_file():
+        raise CheckpointError(f"{path}: has no source.spm; {_ADVICE}")
+    tokenizer, source_ids, target_ids = read_tokenizer(path, config)
+    try:
+        settings = _settings(path, config)
+    except ValidationError as error:
+        raise CheckpointError(f"{path}: a setting is out of range ({error}); {_ADVICE}") from None
+    assert isinstance(settings.model, TransformerConfig)
+    try:
+        theirs = {name: np.asarray(weight.float()) for name, weight in _read_weights(file).items()}
+        weights = from_marian(theirs, settings.model, source_ids, target_ids)
+    except KeyError as error:
+        raise CheckpointError(f"{file}: has no weights {error.args[0]}; {_ADVICE}") from None
+    except (IndexError, ValueError) as error:
+        raise CheckpointError(f"{path}: the files do not fit each other ({error}); {_ADVICE}") from None
+    tokenizer.save(directory)
+    _training_lines(settings.model.max_positions).save(directory)
+    (directory / CONFIG).write_text(dump_config(settings), encoding="utf-8")
+    tensors = {name: torch.from_numpy(weight) for name, weight in weights.items()}
+    metadata = {"tokenizer": tokenizer.digest, "made_of": f"MarianMT, {path.resolve()}"}
+    save_weights(tensors, directory / MODEL, metadata)
+    write_sums(directory, sorted(os.listdir(directory)))
+
+
+def _read_weights(file: Path) -> dict[str, torch.Tensor]:
+    try:
+        if file.suffix == ".safetensors":
+            return load_file(file)
+        weights: dict[str, torch.Tensor] = torch.load(file, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, SafetensorError, UnpicklingError, EOFError) as error:
+        raise CheckpointError(f"{file}: cannot be read ({error}); {_ADVICE}") from None
+    return weights
+
+
+def _settings(path: Path, config: Mapping[str, Any]) -> Config:
+    """Our settings for this model. Raises CheckpointError if it is one that we cannot run."""
+    if reason := _unsupported(config):
+        raise CheckpointError(f"{path}: {reason}, which this package cannot run")
+    texts = read_json_object(path / "tokenizer_config.json") if (path / "tokenizer_config.json").is_file() else {}
+    search = dict(config)
+    if (path / "generation_config.json").is_file():
+        search |= read_json_object(path / "generation_config.json")
+    is_shared = config.get("share_encoder_decoder_embeddings", True)
+    ties = "all" if is_shared else "target" if config.get("tie_word_embeddings", True) else "none"
+    model = {
+        "encoder_layers": config["encoder_layers"],
+        "decoder_layers": config["decoder_layers"],
+        "d_model": config["d_model"],
+        "ffn_dim": config["encoder_ffn_dim"],
+        "num_heads": config["encoder_attention_heads"],
+        "activation": _ACTIVATIONS[config["activation_function"]],
+        "norm": "post",
+        "tied_embeddings": ties,
+        "output_bias": True,
+        "max_positions": config["max_position_embeddings"],
+        "dropout": config.get("dropout", 0.1),
+        "attention_dropout": config.get("attention_dropout", 0.0),
+    }
+    return Config.model_validate(
+        {
+            "data_dir": "data/unknown",
+            "run_dir": "runs/unknown",
+            "corpus": {
+                "source_language": texts.get("source_lang") or "en",
+                "target_language": texts.get("target_lang") or "de",
+                "train": "unknown",
+                "valid": "unknown",
+                "test": {},
+                "max_length": min(256, config["max_position_embeddings"]),
+            },
+            "tokenizer": {"joint": not (path / "target_vocab.json").is_file()},
+            "model": model,
+            "decoding": {
+                "beam_size": search.get("num_beams", 1),
+                "length_penalty": search.get("length_penalty", 1.0),
+                "length_penalty_form": "average",
+            },
+        }
+    )
+
+
+def _unsupported(config: Mapping[str, Any]) -> str:
+    """What this model has that ours cannot have; empty if there is nothing."""
+    for name in ("ffn_dim", "attention_heads"):
+        if config[f"encoder_{name}"] != config[f"decoder_{name}"]:
+            return f"encoder_{name} and decoder_{name} differ"
+    if not config.get("scale_embedding", False):
+        return "its embeddings are not scaled (scale_embedding=false)"
+    if config.get("normalize_before", False) or config.get("normalize_embedding", False):
+        return "its layer norms are not after the residual sums (normalize_before or normalize_embedding)"
+    if not config.get("static_position_embeddings", True):
+        return "its positions are trained (static_position_embeddings=false)"
+    if config.get("activation_function") not in _ACTIVATIONS:
+        return f"it has activation_function={config.get('activation_function')}"
+    if config.get("share_encoder_decoder_embeddings", True) and not config.get("tie_word_embeddings", True):
+        return "it shares the embeddings of source and target, but not that of the output"
+    return ""
+
+
+def _training_lines(max_positions: int) -> TrainingLines:
+    """Nothing is known of the training text; such models are trained on single sentences."""
+    most = max_positions - 1
+    return TrainingLines(
+        pairs=1, usual_sentences=1, most_sentences=1, usual_pieces=most, most_pieces=most, least_ratio=0.0
+    )
