@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "               translate_batch. `export` compares its translations of some sentences of the validation\n"
         "               set with those of the original model.\n"
         "  huggingface  for MarianMTModel and MarianTokenizer of transformers: only models with model.norm=post and\n"
-        "               model.activation=relu or gelu.",
+        "               model.activation=relu, gelu or swish.",
         "python -m transformer_mt.export runs/demo_en_de/model exported --format ctranslate2 --quantization int8",
     )
     cli.add_model(parser)

@@ -1,7 +1,9 @@
 """What transformers computes with a directory of MarianMT, this package computes from the same directory."""
 
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -118,18 +120,33 @@ def test_a_piece_that_the_model_does_not_know_is_cut_into_smaller_ones(tmp_path)
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_translations_are_theirs(beam_size, taught):
-    theirs, tokenizer = theirs_of(taught), load_marian_tokenizer(taught)
-    batch = tokenizer(LINES, return_tensors="pt", padding=True)
-    generated = theirs.generate(**batch, num_beams=beam_size, max_length=100, length_penalty=0.0)
-    texts = tokenizer.batch_decode(generated, skip_special_tokens=True)
-    ours = Translator.load(taught, "cpu")
-    decoding = ours.decoding.model_copy(
-        update={"beam_size": beam_size, "length_penalty": 0.0, "split_sentences": "never"}
-    )
-    found = [each[0] for each in ours.translations(LINES, decoding)]
+    found, theirs = translations(taught, LINES, beam_size)
     ended = [i for i, each in enumerate(found) if len(each.pieces) < 40]  # the others differ in their greatest length
-    assert len(ended) > 6 and len({texts[i] for i in ended}) > 3
-    assert [found[i].text for i in ended] == [texts[i] for i in ended]
+    assert len(ended) > 6 and len({theirs[i] for i in ended}) > 3
+    assert [found[i].text for i in ended] == [theirs[i] for i in ended]
+
+
+@pytest.mark.skipif("MARIAN_DIR" not in os.environ, reason="MARIAN_DIR names no directory")
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_translations_of_a_published_model_are_theirs(beam_size):
+    """The directory MARIAN_DIR, such as a copy of Helsinki-NLP/opus-mt-en-de. Set MARIAN_TAG if it needs a tag."""
+    tag = os.environ.get("MARIAN_TAG", "")
+    lines = [f"{tag} {line}".strip() for line in SOURCES[:50]]
+    found, theirs = translations(Path(os.environ["MARIAN_DIR"]), lines, beam_size)
+    ended = [i for i, each in enumerate(found) if len(each.pieces) < 40]
+    assert [found[i].text for i in ended] == [theirs[i] for i in ended]
+
+
+def translations(directory, lines, beam_size):
+    """Ours, and the texts of theirs."""
+    theirs, tokenizer = theirs_of(directory), load_marian_tokenizer(directory)
+    batch = tokenizer(lines, return_tensors="pt", padding=True)
+    # Without a length penalty, because the programs end a search with one in different ways.
+    generated = theirs.generate(**batch, num_beams=beam_size, max_length=100, length_penalty=0.0)
+    ours = Translator.load(directory, "cpu")
+    wanted = {"beam_size": beam_size, "length_penalty": 0.0, "split_sentences": "never"}
+    found = ours.translations(lines, ours.decoding.model_copy(update=wanted))
+    return [each[0] for each in found], tokenizer.batch_decode(generated, skip_special_tokens=True)
 
 
 def test_the_settings_of_decoding_are_theirs(taught):
