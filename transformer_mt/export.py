@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal, assert_never
+from tempfile import TemporaryDirectory
+from typing import Literal, assert_never, get_args
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
 from transformer_mt.decoding.engine import Engine, Sentence
+from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.evaluated_texts import read_validation_set
 from transformer_mt.evaluation.metrics import corpus_score
@@ -40,25 +42,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         "               translate_batch. `export` compares its translations of some sentences of the validation\n"
         "               set with those of the original model.\n"
         "  huggingface  for MarianMTModel and MarianTokenizer of transformers: only models with model.norm=post and\n"
-        "               model.activation=relu, gelu or swish.",
+        "               model.activation=relu, gelu or swish.\n"
+        "  argos        an .argosmodel, which Argos Translate and LibreTranslate install: one file, which contains an\n"
+        "               export for CTranslate2. The model must have one vocabulary for both languages.",
         "python -m transformer_mt.export runs/demo_en_de/model exported --format ctranslate2 --quantization int8",
     )
     cli.add_model(parser)
     parser.add_argument(
-        "output", metavar="OUTPUT_DIR", type=Path, help="a new or empty directory, or an earlier export"
+        "output",
+        metavar="OUTPUT_DIR",
+        type=Path,
+        help="a new or empty directory, or an earlier export; for argos, a file that ends in .argosmodel",
     )
     cli.add_settings(parser, "settings of decoding, which become the defaults of the export")
-    parser.add_argument("--format", choices=["ctranslate2", "huggingface"], required=True)
+    parser.add_argument("--format", choices=[*get_args(Format), "argos"], required=True)
     parser.add_argument(
         "--quantization",
         choices=QUANTIZATIONS,
         default="float32",
-        help="type of the weights in the file, only for ctranslate2 (default: float32)",
+        help="type of the weights in the file, not for huggingface (default: float32)",
     )
     arguments = parser.parse_intermixed_args(argv)
     if arguments.format == "huggingface" and arguments.quantization != "float32":
-        raise UserError("--quantization is only for --format ctranslate2: leave it out")
-    export(arguments.model, arguments.output, arguments.format, arguments.quantization, arguments.overrides)
+        raise UserError("--quantization is not for --format huggingface: leave it out")
+    output, format, quantization = arguments.output, arguments.format, arguments.quantization
+    if format == "argos":
+        export_argos(arguments.model, output, quantization, arguments.overrides)
+    else:
+        export(arguments.model, output, format, quantization, arguments.overrides)
+    megabytes = sum(path.stat().st_size for path in (output.iterdir() if output.is_dir() else [output])) / 1e6
+    print(f"{output}: {arguments.model} for {format}, {quantization}, {megabytes:.1f} MB")
     return 0
 
 
@@ -88,8 +101,23 @@ def export(
             file.chmod((directory / MARK).stat().st_mode)
         write_sums(directory, [file.name for file in files])
         check_output(output_dir)  # again: someone may have put a file there in the meantime
-    megabytes = sum(path.stat().st_size for path in output_dir.iterdir()) / 1e6
-    print(f"{output_dir}: {model_dir} for {format}, {quantization}, {megabytes:.1f} MB")
+
+
+def export_argos(model_dir: Path, output: Path, quantization: str, overrides: Sequence[str]) -> None:
+    """Export for CTranslate2 into a temporary directory, and pack it as a file. Raises the UserErrors of `export`."""
+    from transformer_mt.exporting import argos
+
+    if output.suffix != argos.ENDING or output.is_dir():
+        better = output.with_suffix(argos.ENDING)
+        raise UserError(f"{output}: --format argos writes a file that ends in {argos.ENDING}, such as {better}")
+    check_files(model_dir, "torch")
+    trained = read_trained(model_dir, list(overrides))
+    if reason := argos.unsupported(trained):
+        raise UserError(f"{model_dir} cannot be exported as argos: {reason}")
+    with TemporaryDirectory(dir=output.parent) as temporary:
+        directory = Path(temporary) / "ctranslate2"
+        export(model_dir, directory, "ctranslate2", quantization, overrides)
+        argos.pack(directory, trained, output)
 
 
 def _writer(trained: Trained, model_dir: Path, format: Format, quantization: str) -> Callable[[Path], None]:

@@ -315,7 +315,7 @@ def test_quantisation_is_of_one_format(model_dir, tmp_path, capsys):
     arguments = (model_dir, tmp_path / "x", "--format", "huggingface", "--quantization", "int8")
     status, error = status_and_error(export.main, *arguments, capsys=capsys)
     assert status == 2
-    assert says(error, "quantization-needs-ctranslate2")
+    assert says(error, "quantization-needs-another-format")
 
 
 def test_a_directory_that_is_no_model_is_named(tmp_path, capsys):
