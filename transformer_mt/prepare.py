@@ -113,7 +113,7 @@ def look(config: Config, most: int) -> None:
 def _tokenizer_to_look(config: Config) -> Tokenizer | None:
     """Return the tokenizer of the configuration or of its data_dir. If there is none, print a note."""
     if config.tokenizer.from_ is not None:
-        return open_existing(Path(config.tokenizer.from_))
+        return open_existing(as_model_dir(Path(config.tokenizer.from_)))
     if holds_tokenizer(Path(config.data_dir)):
         return Tokenizer.load(Path(config.data_dir))
     print(
