@@ -353,9 +353,7 @@ def test_one_update_over_micro_batches_is_one_over_their_union(settings, sources
         model, training = fresh_model(settings).train(), TrainingConfig(clip_norm=0.0)
         before = {key: weight.detach().clone() for key, weight in model.named_parameters()}
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0, fused=True)
-        learner = Learner(
-            BatchLoss(model, FP32, training.label_smoothing, False), optimizer, MovingAverage(model, 0)
-        )
+        learner = Learner(BatchLoss(model, FP32, training.label_smoothing, False), optimizer, MovingAverage(model, 0))
         update = one_update(learner, batches, 1.0, 1, training, Ranks())
         return {key: weight.detach() - before[key] for key, weight in model.named_parameters()}, update
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.models.positions import sinusoidal
+from transformer_mt.models.embeddings import sinusoidal
 from transformer_mt.settings.model_settings import TransformerConfig
 
 Array = NDArray[np.float32]
