@@ -108,13 +108,15 @@ def export_argos(model_dir: Path, output: Path, quantization: str, overrides: Se
     from transformer_mt.exporting import argos
 
     if output.suffix != argos.ENDING or output.is_dir():
-        better = output.with_suffix(argos.ENDING)
+        better = output.parent / f"{output.stem or 'model'}{argos.ENDING}"
         raise UserError(f"{output}: --format argos writes a file that ends in {argos.ENDING}, such as {better}")
     check_files(model_dir, "torch")
     trained = read_trained(model_dir, list(overrides))
     if reason := argos.unsupported(trained):
         raise UserError(f"{model_dir} cannot be exported as argos: {reason}")
-    with TemporaryDirectory(dir=output.parent) as temporary:
+    if not output.parent.is_dir():
+        raise UserError(f"{output.parent} is no directory: make it, or choose another place for the file")
+    with TemporaryDirectory() as temporary:
         directory = Path(temporary) / "ctranslate2"
         export(model_dir, directory, "ctranslate2", quantization, overrides)
         argos.pack(directory, trained, output)

@@ -56,7 +56,9 @@ def padded(sentences):
 
 def ids_of(directory):
     """Their ids of our source and of our target pieces."""
-    _, source_ids, target_ids = read_tokenizer(directory, json.loads((directory / "config.json").read_text()))
+    _, source_ids, target_ids = read_tokenizer(
+        directory, json.loads((directory / "config.json").read_text()), {"separate_vocabs": True}
+    )
     return torch.tensor(source_ids), torch.tensor(target_ids)
 
 
@@ -274,3 +276,40 @@ def test_a_damaged_file_is_named(name, taught, tmp_path):
     with pytest.raises((CheckpointError, TokenizerError), match=name):
         as_model_dir(directory)
     assert not list((tmp_path / "cache").rglob("config.yaml"))
+
+
+def test_bpe_without_some_of_its_pieces_is_refused(tmp_path):
+    """They are steps of merges, without which other pieces could not be made."""
+    with pytest.raises(TokenizerError, match=message("bpe-lacks-pieces", "source.spm")):
+        as_model_dir(marian(tmp_path, algorithm="bpe", left_out=30))
+
+
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
+def test_symbols_of_our_own_export_stay_whole(algorithm, tmp_path):
+    from helpers.untrained import write_untrained
+
+    from transformer_mt.settings.corpus_settings import TokenizerConfig
+    from transformer_mt.text.tokenizer import Tokenizer
+
+    tags = ["<2de>", TAGS[0]]
+    tokenizer = Tokenizer.train(SOURCES, TARGETS, TokenizerConfig(algorithm=algorithm, vocab_size=500), tags)
+    model_dir = write_untrained(tmp_path / "model", tokenizer)
+    export.export(model_dir, tmp_path / "exported", "huggingface")
+    again = Translator.load(tmp_path / "exported", "cpu").tokenizer
+    lines = [*LINES, *(f"{tag} {line}" for tag in tags for line in LINES)]
+    assert again.encode_source(lines) == tokenizer.encode_source(lines)
+    assert again.source is again.target
+
+
+def test_another_model_with_the_same_name_and_time_is_converted_again(tmp_path):
+    places = [tmp_path / each / NAME for each in "ab"]
+    first = marian(places[0].parent)
+    shutil.copytree(first, places[1])
+    assert as_model_dir(places[0]) != as_model_dir(places[1])
+
+
+def test_a_damaged_conversion_is_made_again(taught):
+    made = as_model_dir(taught)
+    (made / "model.safetensors").write_bytes(b"damaged")
+    assert as_model_dir(taught) == made
+    assert Translator.load(taught, "cpu").tokenizer.joint

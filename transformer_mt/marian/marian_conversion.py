@@ -8,22 +8,22 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
-import numpy as np
 import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from transformer_mt.base.errors import CheckpointError
+from transformer_mt.base.errors import CheckpointError, ConfigError
 from transformer_mt.marian.marian_directory import CONFIG_JSON, read_json_object
-from transformer_mt.marian.marian_tokenizer import read_tokenizer
-from transformer_mt.marian.marian_weights import from_marian
+from transformer_mt.marian.marian_tokenizer import SIDES, has_two_vocabularies, read_tokenizer
+from transformer_mt.marian.marian_weights import Array, from_marian
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.reading import dump_config
-from transformer_mt.storage.checksums import CONFIG, MODEL, write_sums
+from transformer_mt.storage.checksums import CONFIG, MODEL, MODEL_FILES, fault, write_sums
+from transformer_mt.storage.files import open_locked
 from transformer_mt.storage.own_directory import replacing_directory
-from transformer_mt.storage.weights import private_cache, save_weights
+from transformer_mt.storage.weights import check_weights, private_cache, save_weights
 from transformer_mt.text.training_lines import TrainingLines
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -34,6 +34,7 @@ _NEEDED = (
     *("pad_token_id", "decoder_start_token_id", "eos_token_id"),
 )
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+_PATIENCE = 600  # seconds for the conversion by another process
 _FORM = 1  # of what this module writes; another number makes it read all directories again
 _ADVICE = "copy the complete directory again"
 
@@ -45,24 +46,37 @@ def converted(path: Path, config: Mapping[str, Any]) -> Path:
     """
     if missing := next((name for name in _NEEDED if not isinstance(config.get(name), int)), None):
         raise CheckpointError(f"{path / CONFIG_JSON}: has no number {missing}; {_ADVICE}")
-    made = private_cache() / "marian" / f"{path.resolve().name}-{_digest(path)[:12]}"
-    if not made.is_dir():
-        with replacing_directory(made) as directory:
-            _write(path, config, directory)
-        print(f"{path} is a model of MarianMT: converted, and kept in {made}", file=sys.stderr)
+    try:
+        made = private_cache() / "marian" / f"{path.resolve().name}-{_digest(path)[:12]}"
+        made.parent.mkdir(exist_ok=True)
+        lock = open_locked(made.with_suffix(".lock"), _PATIENCE)  # another process may convert the same directory
+    except (OSError, RuntimeError, ConfigError) as error:
+        raise CheckpointError(
+            f"{path} is a model of MarianMT, which is converted before use, but the cache of this user cannot be "
+            f"written ({error}): set XDG_CACHE_HOME to a directory that only you can write to"
+        ) from None
+    if lock is None:
+        raise CheckpointError(f"{path}: another process has converted it for {_PATIENCE} seconds; try again later")
+    try:
+        if fault(made, MODEL_FILES):
+            with replacing_directory(made) as directory:
+                _write(path, config, directory)
+            print(f"{path} is a model of MarianMT: converted, and kept in {made}", file=sys.stderr)
+    finally:
+        os.close(lock)
     return made
 
 
 def _digest(path: Path) -> str:
-    """Of the small files, and of size and time of the large ones, which would take seconds to read at every start."""
-    digest = hashlib.sha256(str(_FORM).encode())
-    for name in (*_FILES, "source.spm", "target.spm"):
+    """Of the small files, and of place, size and times of the large ones, which take seconds to read."""
+    digest = hashlib.sha256(f"{_FORM} {path.resolve()}".encode())
+    for name in (*_FILES, *SIDES):
         if (path / name).is_file():
             digest.update(name.encode() + (path / name).read_bytes())
     for name in _WEIGHTS:
         if (path / name).is_file():
             status = (path / name).stat()
-            digest.update(f"{name} {status.st_size} {status.st_mtime_ns}".encode())
+            digest.update(f"{name} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}".encode())
     return digest.hexdigest()
 
 
@@ -70,16 +84,19 @@ def _write(path: Path, config: Mapping[str, Any], directory: Path) -> None:
     file = next((path / name for name in _WEIGHTS if (path / name).is_file()), None)
     if file is None:
         raise CheckpointError(f"{path}: has none of {' and '.join(_WEIGHTS)}; {_ADVICE}")
-    if not (path / "source.spm").is_file():
-        raise CheckpointError(f"{path}: has no source.spm; {_ADVICE}")
-    tokenizer, source_ids, target_ids = read_tokenizer(path, config)
+    for name in SIDES:
+        if not (path / name).is_file():
+            raise CheckpointError(f"{path}: has no {name}; {_ADVICE}")
+    place = path / "tokenizer_config.json"
+    texts = read_json_object(place) if place.is_file() else {}
+    tokenizer, source_ids, target_ids = read_tokenizer(path, config, texts)
     try:
-        settings = _settings(path, config)
+        settings = _settings(path, config, texts)
     except ValidationError as error:
-        raise CheckpointError(f"{path}: a setting is out of range ({error}); {_ADVICE}") from None
+        raise CheckpointError(f"{path}: its configuration has a value that ours cannot have: {error}") from None
     assert isinstance(settings.model, TransformerConfig)
+    theirs = _read_weights(file)
     try:
-        theirs = {name: np.asarray(weight.float()) for name, weight in _read_weights(file).items()}
         weights = from_marian(theirs, settings.model, source_ids, target_ids)
     except KeyError as error:
         raise CheckpointError(f"{file}: has no weights {error.args[0]}; {_ADVICE}") from None
@@ -94,21 +111,25 @@ def _write(path: Path, config: Mapping[str, Any], directory: Path) -> None:
     write_sums(directory, sorted(os.listdir(directory)))
 
 
-def _read_weights(file: Path) -> dict[str, torch.Tensor]:
+def _read_weights(file: Path) -> dict[str, Array]:
     try:
         if file.suffix == ".safetensors":
-            return load_file(file)
-        weights: dict[str, torch.Tensor] = torch.load(file, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, SafetensorError, UnpicklingError, EOFError) as error:
-        raise CheckpointError(f"{file}: cannot be read ({error}); {_ADVICE}") from None
-    return weights
+            weights = load_file(file)
+        else:
+            weights = torch.load(file, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, SafetensorError, UnpicklingError, EOFError):
+        raise CheckpointError(f"{file}: is damaged, or is not a file of weights; {_ADVICE}") from None
+    if not isinstance(weights, dict) or not all(isinstance(weight, torch.Tensor) for weight in weights.values()):
+        raise CheckpointError(f"{file}: does not hold weights by their names, as transformers writes them")
+    in_fp32 = {str(name): weight.float() for name, weight in weights.items()}
+    check_weights(in_fp32, file)
+    return {name: weight.numpy() for name, weight in in_fp32.items()}
 
 
-def _settings(path: Path, config: Mapping[str, Any]) -> Config:
+def _settings(path: Path, config: Mapping[str, Any], texts: Mapping[str, Any]) -> Config:
     """Our settings for this model. Raises CheckpointError if it is one that we cannot run."""
     if reason := _unsupported(config):
         raise CheckpointError(f"{path}: {reason}, which this package cannot run")
-    texts = read_json_object(path / "tokenizer_config.json") if (path / "tokenizer_config.json").is_file() else {}
     search = dict(config)
     if (path / "generation_config.json").is_file():
         search |= read_json_object(path / "generation_config.json")
@@ -125,26 +146,29 @@ def _settings(path: Path, config: Mapping[str, Any]) -> Config:
         "tied_embeddings": ties,
         "output_bias": True,
         "max_positions": config["max_position_embeddings"],
-        "dropout": config.get("dropout", 0.1),
-        "attention_dropout": config.get("attention_dropout", 0.0),
+        "dropout": config.get("dropout") or 0.0,
+        "attention_dropout": config.get("attention_dropout") or 0.0,
     }
+    languages = texts.get("source_lang") or "en", texts.get("target_lang") or "de"
+    if not (texts.get("source_lang") and texts.get("target_lang")):
+        print(f"note: {path} does not name its languages; they are taken as {' and '.join(languages)}", file=sys.stderr)
     return Config.model_validate(
         {
             "data_dir": "data/unknown",
             "run_dir": "runs/unknown",
             "corpus": {
-                "source_language": texts.get("source_lang") or "en",
-                "target_language": texts.get("target_lang") or "de",
+                "source_language": languages[0],
+                "target_language": languages[1],
                 "train": "unknown",
                 "valid": "unknown",
                 "test": {},
                 "max_length": min(256, config["max_position_embeddings"]),
             },
-            "tokenizer": {"joint": not (path / "target_vocab.json").is_file()},
+            "tokenizer": {"joint": not has_two_vocabularies(path, texts)},
             "model": model,
             "decoding": {
-                "beam_size": search.get("num_beams", 1),
-                "length_penalty": search.get("length_penalty", 1.0),
+                "beam_size": search.get("num_beams") or 1,
+                "length_penalty": max(0.0, search.get("length_penalty") or 0.0) if "length_penalty" in search else 1.0,
                 "length_penalty_form": "average",
             },
         }
@@ -162,7 +186,7 @@ def _unsupported(config: Mapping[str, Any]) -> str:
         return "its layer norms are not after the residual sums (normalize_before or normalize_embedding)"
     if not config.get("static_position_embeddings", True):
         return "its positions are trained (static_position_embeddings=false)"
-    if config.get("activation_function") not in _ACTIVATIONS:
+    if str(config.get("activation_function")) not in _ACTIVATIONS:
         return f"it has activation_function={config.get('activation_function')}"
     if config.get("share_encoder_decoder_embeddings", True) and not config.get("tie_word_embeddings", True):
         return "it shares the embeddings of source and target, but not that of the output"

@@ -5,7 +5,7 @@ model, which does both, so this module writes one with the same pieces and score
 """
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,48 +13,70 @@ from sentencepiece import SentencePieceProcessor
 
 from transformer_mt.base.errors import TokenizerError
 from transformer_mt.marian.marian_directory import read_json_object
-from transformer_mt.text.tokenizer import Tokenizer, fields, open_model, read_model
+from transformer_mt.text.tokenizer import Tokenizer, algorithm_of, fields, open_model, read_model
 
 # Numbers of fields and values in sentencepiece_model.proto.
-_PIECES, _TRAINER_SPEC = 1, 2
+_PIECES, _TRAINER_SPEC, _SELF_TEST = 1, 2, 4  # fields of the model
+_TEXT, _SCORE, _TYPE = 1, 2, 3  # fields of a piece
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 _BYTE_FALLBACK, _UNK_PIECE, _BOS_PIECE, _EOS_PIECE, _PAD_PIECE = 35, 45, 46, 47, 48
 _SPACE = "\u2581"
+SIDES = ("source.spm", "target.spm")
+_ADVICE = "copy the complete directory again"
 _UNKNOWN_PENALTY = 10.0  # of an unknown character in sentencepiece (unigram_model.cc), below the lowest score
 
 
-def read_tokenizer(directory: Path, config: Mapping[str, Any]) -> tuple[Tokenizer, list[int], list[int]]:
-    """The tokenizer of a directory with this config.json, and Marian's id of each of our source and target pieces.
+def read_tokenizer(
+    directory: Path, config: Mapping[str, Any], texts: Mapping[str, Any]
+) -> tuple[Tokenizer, list[int], list[int]]:
+    """The tokenizer of a directory, and Marian's id of each of our source and target pieces.
 
-    A piece that a .spm file has and vocab.json has not is unknown to the model. It is left out, so the text is cut into
-    smaller pieces, which the model knows. Raises TokenizerError if a file is missing or damaged.
+    `config` is its config.json, `texts` its tokenizer_config.json. A piece of a unigram model that vocab.json does not
+    have is left out, so the text is cut into smaller pieces, which the model knows. Raises TokenizerError if a file is
+    missing or damaged, or if this would change the other pieces.
     """
+    models = [read_model(directory / name) for name in SIDES]
+    originals = [open_model(model, str(directory / name)) for model, name in zip(models, SIDES, strict=True)]
+    own_tags = {symbol for model in models for symbol in _user_defined(model)}
     source_ids = _read_ids(directory / "vocab.json")
-    separate = directory / "target_vocab.json"
-    target_ids = _read_ids(separate) if separate.is_file() else source_ids
+    separate = has_two_vocabularies(directory, texts)
+    target_ids = _read_ids(directory / "target_vocab.json") if separate else source_ids
+    special = [int(config[key]) for key in ("pad_token_id", "decoder_start_token_id", "eos_token_id")]
+    of_source = [source_ids.get(name, i) for name, i in zip(("<pad>", "<pad>", "</s>"), special, strict=True)]
     processors, orders = list[SentencePieceProcessor](), list[list[int]]()
-    for name, ids in (("source.spm", source_ids), ("target.spm", target_ids)):
-        order = our_order(ids, config)
-        original = open_model(read_model(directory / name), str(directory / name))
-        processors.append(_renumbered(original, [piece for piece, _ in order], str(directory / name)))
+    for name, original, ids, known in zip(
+        SIDES, originals, (source_ids, target_ids), (of_source if separate else special, special), strict=True
+    ):
+        place, unknown = str(directory / name), str(texts.get("unk_token") or "<unk>")
+        if unknown not in ids:
+            raise TokenizerError(f"{directory}: the vocabulary of {name} has no piece {unknown}; {_ADVICE}")
+        order = our_order(ids, known, ids[unknown], own_tags)
+        processors.append(_renumbered(original, [piece for piece, _ in order], place))
         orders.append([i for _, i in order])
-    return Tokenizer(processors[0], processors[1]), orders[0], orders[1]
+    source, target = processors
+    is_same = source.serialized_model_proto() == target.serialized_model_proto()
+    return Tokenizer(source, source if is_same else target), orders[0], orders[1]
 
 
-def our_order(ids: Mapping[str, int], config: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Pairs of a piece and Marian's id, in our order: PAD, UNK, BOS, EOS, then the others by Marian's ids."""
-    unknown = ids.get("<unk>", config.get("unk_token_id", -1))
-    pad, start, end = (int(config[key]) for key in ("pad_token_id", "decoder_start_token_id", "eos_token_id"))
-    special = {pad, unknown, start, end}
-    others = sorted((i, piece) for piece, i in ids.items() if i not in special)
+def has_two_vocabularies(directory: Path, texts: Mapping[str, Any]) -> bool:
+    """Whether source and target have a vocabulary each."""
+    return bool(texts.get("separate_vocabs", True)) and (directory / "target_vocab.json").is_file()
+
+
+def our_order(
+    ids: Mapping[str, int], special: Sequence[int], unknown: int, own_tags: Collection[str] = ()
+) -> list[tuple[str, int]]:
+    """Pairs of a piece and Marian's id, in our order: PAD, UNK, BOS, EOS, then the others by Marian's ids.
+
+    `special` are Marian's ids of padding, of the start of a translation and of its end.
+    """
+    pad, start, end = special
+    others = sorted((i, piece) for piece, i in ids.items() if i not in {pad, unknown, start, end})
     taken = {piece for _, piece in others}
     names = [name if name not in taken else f"<{name}>" for name in ("<pad>", "<unk>", "<s>", "</s>")]
-    return [*zip(names, (pad, unknown, start, end), strict=True), *((_named(piece), i) for i, piece in others)]
-
-
-def _named(piece: str) -> str:
-    """The name of a piece in our tokenizer. A tag such as >>deu<< includes the space before it, as no piece follows."""
-    return _SPACE + piece if _is_tag(piece) else piece
+    # A tag that sentencepiece does not know includes the space before it: Marian puts no piece there.
+    named = [(_SPACE + piece if _is_tag(piece) and piece not in own_tags else piece, i) for i, piece in others]
+    return [*zip(names, (pad, unknown, start, end), strict=True), *named]
 
 
 def name_in_marian(piece: str) -> str:
@@ -66,38 +88,53 @@ def _is_tag(piece: str) -> bool:
     return piece.removeprefix(_SPACE).startswith(">>") and piece.endswith("<<")
 
 
+def _user_defined(model: bytes) -> list[str]:
+    pieces = [dict(fields(value)) for number, value in fields(model) if number == _PIECES]
+    return [piece[_TEXT].decode() for piece in pieces if piece.get(_TYPE) == _USER_DEFINED]
+
+
 def _read_ids(path: Path) -> dict[str, int]:
     ids = read_json_object(path)
-    if not all(isinstance(i, int) for i in ids.values()):
-        raise TokenizerError(f"{path}: must give the id of each piece; copy the complete directory again")
+    if not all(isinstance(i, int) and i >= 0 for i in ids.values()):
+        raise TokenizerError(f"{path}: must give the id of each piece; {_ADVICE}")
     return ids
 
 
 def _renumbered(original: SentencePieceProcessor, pieces: list[str], name: str) -> SentencePieceProcessor:
     """A sentencepiece model with these pieces in this order, the first four special; each as the original has it."""
     known = {original.id_to_piece(i): i for i in range(original.get_piece_size())}
+    ordinary = [piece for piece, i in known.items() if not (original.is_control(i) or original.is_unknown(i))]
+    used = set(pieces)
+    missing = sum(piece not in used for piece in ordinary)
+    if missing and algorithm_of(original) == "bpe":
+        raise TokenizerError(
+            f"{name}: {missing} of its pieces are not in the vocabulary of the model. BPE needs them to make other "
+            "pieces, so this package cannot use the model"
+        )
     lowest = min(original.get_score(i) for i in known.values())
+    has_bytes = all(f"<0x{byte:02X}>" in known and f"<0x{byte:02X}>" in used for byte in range(256))
+    symbols = set(_user_defined(original.serialized_model_proto()))
     messages = []
     for number, piece in enumerate(pieces):
         i = known.get(piece)
         if number < 4:
             kind, score = _UNKNOWN if number == 1 else _CONTROL, 0.0
-        elif _is_tag(piece):
+        elif piece in symbols or _is_tag(piece):
             kind, score = _USER_DEFINED, 0.0
-        elif i is None or original.is_control(i) or original.is_unknown(i) or original.is_unused(i):
+        elif piece not in ordinary or i is None or original.is_unused(i) or (original.is_byte(i) and not has_bytes):
             # Only the other language has it. Where Marian's sentencepiece finds no piece, it returns the character
             # itself, to which vocab.json may give an id; longer pieces never come from it.
-            kind, score = _NORMAL if len(piece) == 1 else _UNUSED, lowest - _UNKNOWN_PENALTY
+            kind = _NORMAL if len(piece) == 1 and not has_bytes else _UNUSED
+            score = lowest - _UNKNOWN_PENALTY
         else:
             kind, score = _BYTE if original.is_byte(i) else _NORMAL, original.get_score(i)
-        messages.append((_PIECES, _message([(1, piece.encode()), (2, score), (3, kind)])))
-    has_bytes = "<0x00>" in known and "<0x00>" in pieces
+        messages.append((_PIECES, _message([(_TEXT, piece.encode()), (_SCORE, score), (_TYPE, kind)])))
     special = [(_UNK_PIECE, pieces[1]), (_BOS_PIECE, pieces[2]), (_EOS_PIECE, pieces[3]), (_PAD_PIECE, pieces[0])]
     changes = _message([(_BYTE_FALLBACK, int(has_bytes)), *((field, text.encode()) for field, text in special)])
     for field, value in fields(original.serialized_model_proto()):
         if field == _TRAINER_SPEC:
             messages.append((field, value + changes))  # of a field that comes twice, the later value counts
-        elif field != _PIECES:
+        elif field not in (_PIECES, _SELF_TEST):
             messages.append((field, value))
     return open_model(_message(messages), name)
 

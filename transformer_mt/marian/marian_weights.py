@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_mt.base.languages import BOS, EOS, PAD, UNK
 from transformer_mt.models.embeddings import sinusoidal
 from transformer_mt.settings.model_settings import TransformerConfig
 
@@ -88,8 +89,10 @@ def from_marian(
     if model.tied_embeddings == "none":
         weights["output_embedding.weight"] = theirs["lm_head.weight"][target_ids]
     bias_V = theirs.get("final_logits_bias", np.zeros((1, len(target_VD)), np.float32))[0, target_ids]
-    if target_ids[0] in target_ids[1:]:
-        bias_V[0] = NEVER
+    if target_ids[PAD] in target_ids[1:]:
+        bias_V[PAD] = NEVER
+    if target_ids[BOS] in (target_ids[UNK], target_ids[EOS]):
+        bias_V[BOS] = NEVER
     weights["output_bias_V"] = bias_V
     for side, here, there in layers_of(model):
         for kind in ("weight", "bias"):
