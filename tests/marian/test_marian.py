@@ -72,10 +72,10 @@ def batch_of(translator):
 @pytest.mark.parametrize(
     "variant",
     [
-        {},
         {"separate": True, "algorithm": "bpe"},
         {"weights": "pytorch_model.bin", "activation_function": "relu", "tags": TAGS},
         *thorough(
+            {},
             {"separate": True, "tie_word_embeddings": False},
             {"activation_function": "gelu", "left_out": 20},
             {"algorithm": "bpe", "encoder_layers": 1, "decoder_layers": 3},
@@ -98,7 +98,7 @@ def test_logits_are_theirs(variant, tmp_path):
     )
 
 
-@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+@pytest.mark.parametrize("algorithm", ["unigram", *thorough("bpe")])
 def test_pieces_are_theirs_also_after_a_tag(algorithm, tmp_path):
     directory = marian(tmp_path, algorithm=algorithm, tags=TAGS)
     theirs, ours = load_marian_tokenizer(directory), Translator.load(directory, "cpu").tokenizer
@@ -269,7 +269,7 @@ def test_a_missing_number_is_named(name, taught, tmp_path):
         as_model_dir(directory)
 
 
-@pytest.mark.parametrize("name", ["vocab.json", "source.spm", "model.safetensors", "config.json"])
+@pytest.mark.parametrize("name", ["vocab.json", *thorough("source.spm", "model.safetensors", "config.json")])
 def test_a_damaged_file_is_named(name, taught, tmp_path):
     directory = shutil.copytree(taught, tmp_path / NAME)
     (directory / name).write_bytes(b"damaged")
@@ -284,7 +284,7 @@ def test_bpe_without_some_of_its_pieces_is_refused(tmp_path):
         as_model_dir(marian(tmp_path, algorithm="bpe", left_out=30))
 
 
-@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
+@pytest.mark.parametrize("algorithm", ["bpe", *thorough("unigram")])
 def test_symbols_of_our_own_export_stay_whole(algorithm, tmp_path):
     from helpers.untrained import write_untrained
 
