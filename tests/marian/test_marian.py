@@ -18,6 +18,7 @@ from transformer_mt.base.languages import BOS, PAD
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.marian.marian_tokenizer import read_tokenizer
+from transformer_mt.text.tokenizer import user_symbols
 from transformer_mt.training.loss import label_smoothed, real_features
 
 pytest.importorskip("transformers")
@@ -105,6 +106,7 @@ def test_pieces_are_theirs_also_after_a_tag(algorithm, tmp_path):
     for line in [*SOURCES[:100], *(f"{TAGS[1]} {line}" for line in LINES), "Zebras — 1 %", ""]:
         pieces = ours.source_pieces(ours.encode_source([line])[0])
         assert [piece.replace("▁>>", ">>") for piece in pieces] == theirs.convert_ids_to_tokens(theirs(line).input_ids)
+    assert set(user_symbols(ours.source)) == {f"▁{tag}" for tag in TAGS}  # so that sampling of subwords keeps them
     for line in TARGETS[:100]:
         pieces = ours.target_pieces(ours.encode_target([line])[0])
         assert pieces == theirs.convert_ids_to_tokens(theirs(text_target=line).input_ids)

@@ -56,7 +56,7 @@ def converted(path: Path, config: Mapping[str, Any]) -> Path:
             f"written ({error}): set XDG_CACHE_HOME to a directory that only you can write to"
         ) from None
     if lock is None:
-        raise CheckpointError(f"{path}: another process has converted it for {_PATIENCE} seconds; try again later")
+        raise CheckpointError(f"{path}: for {_PATIENCE} seconds another process was converting it; try again")
     try:
         if fault(made, MODEL_FILES):
             with replacing_directory(made) as directory:
@@ -133,22 +133,6 @@ def _settings(path: Path, config: Mapping[str, Any], texts: Mapping[str, Any]) -
     search = dict(config)
     if (path / "generation_config.json").is_file():
         search |= read_json_object(path / "generation_config.json")
-    is_shared = config.get("share_encoder_decoder_embeddings", True)
-    ties = "all" if is_shared else "target" if config.get("tie_word_embeddings", True) else "none"
-    model = {
-        "encoder_layers": config["encoder_layers"],
-        "decoder_layers": config["decoder_layers"],
-        "d_model": config["d_model"],
-        "ffn_dim": config["encoder_ffn_dim"],
-        "num_heads": config["encoder_attention_heads"],
-        "activation": _ACTIVATIONS[config["activation_function"]],
-        "norm": "post",
-        "tied_embeddings": ties,
-        "output_bias": True,
-        "max_positions": config["max_position_embeddings"],
-        "dropout": config.get("dropout") or 0.0,
-        "attention_dropout": config.get("attention_dropout") or 0.0,
-    }
     languages = texts.get("source_lang") or "en", texts.get("target_lang") or "de"
     if not (texts.get("source_lang") and texts.get("target_lang")):
         print(f"note: {path} does not name its languages; they are taken as {' and '.join(languages)}", file=sys.stderr)
@@ -165,7 +149,7 @@ def _settings(path: Path, config: Mapping[str, Any], texts: Mapping[str, Any]) -
                 "max_length": min(256, config["max_position_embeddings"]),
             },
             "tokenizer": {"joint": not has_two_vocabularies(path, texts)},
-            "model": model,
+            "model": _model_settings(config),
             "decoding": {
                 "beam_size": search.get("num_beams") or 1,
                 "length_penalty": max(0.0, search.get("length_penalty") or 0.0) if "length_penalty" in search else 1.0,
@@ -173,6 +157,25 @@ def _settings(path: Path, config: Mapping[str, Any], texts: Mapping[str, Any]) -
             },
         }
     )
+
+
+def _model_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    is_shared = config.get("share_encoder_decoder_embeddings", True)
+    ties = "all" if is_shared else "target" if config.get("tie_word_embeddings", True) else "none"
+    return {
+        "encoder_layers": config["encoder_layers"],
+        "decoder_layers": config["decoder_layers"],
+        "d_model": config["d_model"],
+        "ffn_dim": config["encoder_ffn_dim"],
+        "num_heads": config["encoder_attention_heads"],
+        "activation": _ACTIVATIONS[config["activation_function"]],
+        "norm": "post",
+        "tied_embeddings": ties,
+        "output_bias": True,
+        "max_positions": config["max_position_embeddings"],
+        "dropout": config.get("dropout") or 0.0,
+        "attention_dropout": config.get("attention_dropout") or 0.0,
+    }
 
 
 def _unsupported(config: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from sentencepiece import SentencePieceProcessor
 
 from transformer_mt.base.errors import TokenizerError
 from transformer_mt.marian.marian_directory import read_json_object
-from transformer_mt.text.tokenizer import Tokenizer, algorithm_of, fields, open_model, read_model
+from transformer_mt.text.tokenizer import Tokenizer, algorithm_of, fields, open_model, read_model, user_symbols
 
 # Numbers of fields and values in sentencepiece_model.proto.
 _PIECES, _TRAINER_SPEC, _SELF_TEST = 1, 2, 4  # fields of the model
@@ -35,9 +35,8 @@ def read_tokenizer(
     have is left out, so the text is cut into smaller pieces, which the model knows. Raises TokenizerError if a file is
     missing or damaged, or if this would change the other pieces.
     """
-    models = [read_model(directory / name) for name in SIDES]
-    originals = [open_model(model, str(directory / name)) for model, name in zip(models, SIDES, strict=True)]
-    own_tags = {symbol for model in models for symbol in _user_defined(model)}
+    originals = [open_model(read_model(directory / name), str(directory / name)) for name in SIDES]
+    own_tags = {symbol for original in originals for symbol in user_symbols(original)}
     source_ids = _read_ids(directory / "vocab.json")
     separate = has_two_vocabularies(directory, texts)
     target_ids = _read_ids(directory / "target_vocab.json") if separate else source_ids
@@ -88,11 +87,6 @@ def _is_tag(piece: str) -> bool:
     return piece.removeprefix(_SPACE).startswith(">>") and piece.endswith("<<")
 
 
-def _user_defined(model: bytes) -> list[str]:
-    pieces = [dict(fields(value)) for number, value in fields(model) if number == _PIECES]
-    return [piece[_TEXT].decode() for piece in pieces if piece.get(_TYPE) == _USER_DEFINED]
-
-
 def _read_ids(path: Path) -> dict[str, int]:
     ids = read_json_object(path)
     if not all(isinstance(i, int) and i >= 0 for i in ids.values()):
@@ -113,7 +107,7 @@ def _renumbered(original: SentencePieceProcessor, pieces: list[str], name: str) 
         )
     lowest = min(original.get_score(i) for i in known.values())
     has_bytes = all(f"<0x{byte:02X}>" in known and f"<0x{byte:02X}>" in used for byte in range(256))
-    symbols = set(_user_defined(original.serialized_model_proto()))
+    symbols = set(user_symbols(original))
     messages = []
     for number, piece in enumerate(pieces):
         i = known.get(piece)

@@ -135,7 +135,7 @@ def make_no_cache() -> None:
 
 
 def private_cache() -> Path:
-    """Return a directory for compiled code that only this user can enter, as a path without links.
+    """Return a directory for compiled code and converted models that only this user can enter, as a path without links.
 
     It is made if it does not exist. Each directory above it must belong to this user or to root, and be writable by
     others only if it is sticky like /tmp. Otherwise raises ConfigError; OSError and RuntimeError if it cannot be made.

@@ -48,7 +48,8 @@ def check_symbols(tokenizer: Tokenizer, settings: TokenizerConfig, tags: Sequenc
     keys = dict.fromkeys(tags, "a tag of the corpora")
     keys |= dict.fromkeys(settings.user_symbols, "in tokenizer.user_symbols")
     for symbol, key in keys.items():
-        if not all(symbol in user_symbols(processor) for processor in tokenizer.processors):
+        forms = {symbol, f"\u2581{symbol}"}  # a tag of Marian includes the space before it
+        if any(forms.isdisjoint(user_symbols(processor)) for processor in tokenizer.processors):
             raise TokenizerError(
                 f"{symbol} ({key}) is not a user-defined piece of tokenizer.from={settings.from_}, which would cut it "
                 "into pieces like a word. Remove the tag or symbol from the configuration; or train a tokenizer that "

@@ -47,10 +47,10 @@ def normalisation(processor: SentencePieceProcessor) -> str:
 
 
 def user_symbols(processor: SentencePieceProcessor) -> list[str]:
-    """Return the user-defined pieces, which the tokenizer never cuts, without the space before them."""
+    """Return the user-defined pieces, which the tokenizer never cuts."""
     model = fields(processor.serialized_model_proto())
     pieces = [dict(fields(value)) for number, value in model if number == _PIECES]
-    return [piece[_PIECE].decode().removeprefix("\u2581") for piece in pieces if piece.get(_TYPE) == _USER_DEFINED]
+    return [piece[_PIECE].decode() for piece in pieces if piece.get(_TYPE) == _USER_DEFINED]
 
 
 def _field(processor: SentencePieceProcessor, number: int) -> dict[int, Any]:
