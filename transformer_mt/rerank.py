@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.base.errors import ConfigError, CorpusError
+from transformer_mt.base.errors import ConfigError, CorpusError, UserError
 from transformer_mt.base.wording import counted, cut
-from transformer_mt.evaluation.metrics import corpus_score
+from transformer_mt.evaluation.metrics import closest, corpus_score
 from transformer_mt.evaluation.tuning import choices_of, tune
 from transformer_mt.terminal import cli, line_input
 from transformer_mt.terminal.line_input import LineInput
@@ -30,6 +30,10 @@ length counts the pieces and the end of the sentence. length_penalty is 1 unless
 
 With --tune REFERENCE, give the lists of a validation set: `rerank` tries all combinations of weights, and prints the
 best by BLEU. To choose the values to try, write for example channel=0,0.5,1 length_penalty=1.
+
+With --closest REFERENCE instead of weights, `rerank` writes for each line the translation with the highest BLEU of this
+sentence against the same line of REFERENCE. This is for the lists of training text: a student learns more from such
+translations than from the first of each list (the interpolation of Kim and Rush 2016, section 3.3).
 If NAME is the log-probability under a model of the reverse direction, this is the noisy channel reranking of
 Yee et al. 2019."""
 
@@ -94,8 +98,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_intermixed_args(argv)
     cli.check_settings(arguments.weights, "channel=0.5", "To find weights with a file of references, write --tune {}")
     lines = line_input.open_lines(arguments.lists, arguments.errors, arguments.buffer_lines)
+    if arguments.closest is not None and (arguments.weights or arguments.tune is not None):
+        raise UserError("--closest chooses without weights: leave out the weights and --tune, or leave out --closest")
     if arguments.tune is not None:
         return _tune(arguments, lines)
+    if arguments.closest is not None:
+        line_input.write_output(lines, _closest(arguments, lines))
+        return 0
     if not arguments.weights:
         raise ConfigError(
             "give a weight for each field added by `score --add`, such as channel=0.5: --tune REFERENCE finds the best "
@@ -112,6 +121,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     line_input.write_output(lines, written())
     return 0
+
+
+def _closest(arguments: argparse.Namespace, lines: LineInput) -> Iterator[tuple[int, list[str]]]:
+    """The number of lines of each block, and the translations that are closest to the references."""
+    first_line = 1
+    for block, references in line_input.beside(lines, arguments.closest, arguments.errors):
+        lists = n_best_lists(block, str(arguments.lists), first_line)
+        texts = [[" ".join(each["translation"].splitlines()) for each in found.translations] for found in lists]
+        yield len(block), [f"{text}\n" for text in closest(texts, references, arguments.language)]
+        first_line += len(block)
 
 
 def _tune(arguments: argparse.Namespace, lines: LineInput) -> int:
@@ -186,6 +205,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--tune", metavar="REFERENCE", type=Path, help="find the weights that give the highest BLEU with this file"
+    )
+    parser.add_argument(
+        "--closest", metavar="REFERENCE", type=Path, help="choose the translation that is most similar to this file"
     )
     about = "the language of REFERENCE, which decides the tokenisation of BLEU"
     parser.add_argument("--language", metavar="CODE", default="", help=about)

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 from helpers.forms import filled, opened, write
 from helpers.messages import message, says
+from pydantic import ValidationError
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BadPair
 from transformer_mt.preparing.text_warnings import header_warnings
-from transformer_mt.settings.corpus_settings import CorpusConfig
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 
 
 def pairs_of(keys: dict[str, object]) -> list[object]:
@@ -153,3 +154,39 @@ def test_tables_without_rows_are_empty(tmp_path: Path) -> None:
     write(tmp_path / "b-1.tsv", "a\tb\n")
     write(tmp_path / "b-2.tsv", "")
     assert pairs_of({"path": str(tmp_path / "b-*.tsv")}) == [("a", "b")]
+
+
+@pytest.mark.parametrize("form", ["tsv", "named.tsv", "csv"])
+def test_pairs_with_a_low_score_are_left_out_and_counted_for_it(tmp_path: Path, form: str) -> None:
+    rows = [("a", "b", "-1.5"), ("c", "d", "-2.25"), ("e", "f", "-1.75"), ("g", "h", "nan"), ("i", "j", "+1e0")]
+    separator, numbers = "," if form == "csv" else "\t", {"source": 1, "target": 2, "score": 3}
+    header = [] if form == "tsv" else [("en", "de", "how good")]
+    text = "".join(f"{separator.join(row)}\n" for row in [*header, *rows])
+    columns = numbers if form == "tsv" else {"source": "en", "target": "de", "score": "how good"}
+    keys = {"path": write(tmp_path / f"a.{form}", text), **columns, "min_score": -1.75}
+    found = pairs_of(keys)
+    assert [pair for pair in found if not isinstance(pair, BadPair)] == [("a", "b"), ("e", "f"), ("i", "j")]
+    assert [pair.reason for pair in found if isinstance(pair, BadPair)] == ["low_score", "low_score"]
+    assert list(opened(keys).pairs()) == [("a", "b"), ("e", "f"), ("i", "j")], "a low score is no mistake"
+    write(tmp_path / f"a.{form}", text.replace("-2.25", "low"))
+    with pytest.raises(CorpusError, match=message("score-no-number", f"a.{form}", "low")):
+        list(opened(keys).pairs())
+    write(tmp_path / f"a.{form}", "a\tb\n")
+    if form == "tsv":
+        with pytest.raises(CorpusError, match=message("column-not-there", "a.tsv:1", "2", "score", "3", r"a\tb")):
+            list(opened(keys).pairs())
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"path": "a.tsv", "score": 3},
+        {"path": "a.tsv", "min_score": 0.5},
+        {"path": "a.jsonl", "source": "en", "target": "de", "score": "s", "min_score": 0.5},
+        {"path": "a.tsv", "source": 1, "target": 2, "score": "s", "min_score": 0.5},
+        {"path": "a.tsv", "source": "en", "target": "de", "score": 3, "min_score": 0.5},
+    ],
+)
+def test_a_score_that_cannot_be_read_is_an_error_of_the_configuration(keys: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="score"):
+        PairedText.model_validate(keys)

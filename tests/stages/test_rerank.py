@@ -258,3 +258,25 @@ def test_a_tag_stands_before_what_the_model_reads_and_never_before_what_it_score
     arguments = ["--device", "cpu", tmp_path / "source", tmp_path / "lists", "--add", "x", "--tag", tag, *reverse]
     assert run_stage(score.main, b"", model_dir, *arguments)[0] == 0
     assert seen == [read]
+
+
+CLOSER = (
+    listed(1, ("a b c d e", 6, -3.0), ("a b c d f", 6, -4.0)),
+    listed(2, ("g h i j k", 6, -1.0), ("g h i j k l m", 12, -1.8)),
+    listed(3, ("x", 2, -1.0), ("y", 2, -1.5), ("x", 2, -2.0)),
+    listed(4, ("n o", 3, -1.0), ("n\u2028o p q", 5, -2.0)),
+)
+
+
+def test_the_translation_closest_to_the_reference_is_chosen(run_stage, tmp_path, capsys):
+    reference, path = tmp_path / "reference.txt", tmp_path / "lists.jsonl"
+    path.write_text("".join(CLOSER), encoding="utf-8")
+    reference.write_text("a b d f\ng h i k\nz\nn o p q r\n", encoding="utf-8")
+    for lines in (1, 32):
+        arguments = [path, "--closest", reference, "--buffer-lines", lines]
+        assert run_stage(rerank.main, b"", *arguments) == (0, b"a b c d f\ng h i j k\nx\nn o p q\n")
+    reference.write_text("a b\n", encoding="utf-8")
+    assert run_stage(rerank.main, b"", path, "--closest", reference)[0] == 2
+    assert says(capsys.readouterr().err, "line-beside-missing", "reference.txt", "2")
+    assert run_stage(rerank.main, b"", path, "channel=1", "--closest", reference) == (2, b"")
+    assert says(capsys.readouterr().err, "closest-without-weights")

@@ -15,6 +15,7 @@ LONGEST = 1_000_000  # bytes of a line: more than any sentence; a file without l
 _SURROGATE, _LINE_ENDS = re.compile("[\ud800-\udfff]"), re.compile(r"[\r\n]+")
 BAD_LINE = "bad_line"
 OTHER_LANGUAGES = "other_languages"
+LOW_SCORE = "low_score"
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class BadPair:
     """What is wrong and what to do, as words to put after the place: "has 1 column, but …"."""
     reason: str = BAD_LINE
     """The reason in REASONS under which it counts. Only BAD_LINE is a mistake. OTHER_LANGUAGES is for the units of a
-    translation memory without one of the two languages, which are always left out."""
+    translation memory without one of the two languages, LOW_SCORE for pairs below `min_score`: both are left out."""
 
 
 @dataclass(frozen=True)

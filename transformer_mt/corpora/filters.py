@@ -10,7 +10,7 @@ from operator import add
 import regex
 
 from transformer_mt.base.errors import ConfigError
-from transformer_mt.corpora.corpus import BAD_LINE, OTHER_LANGUAGES
+from transformer_mt.corpora.corpus import BAD_LINE, LOW_SCORE, OTHER_LANGUAGES
 from transformer_mt.corpora.opening import place_of
 from transformer_mt.corpora.repeated import HeldOut
 from transformer_mt.corpora.text_traits import script_of
@@ -19,6 +19,7 @@ from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig
 REASONS = {
     BAD_LINE: "unreadable",
     OTHER_LANGUAGES: "of other languages",
+    LOW_SCORE: "with a low score",
     "blank": "with a blank side",
     "held_out": "also in validation or test",
     "identical": "identical on both sides",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.wording import counted, cut
-from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, pair_of_texts
+from transformer_mt.corpora.corpus import LOW_SCORE, BadPair, Block, Corpus, blocks_of_file, pair_of_texts
 from transformer_mt.corpora.local_files import open_files
 from transformer_mt.corpora.text_files import BadLine, Survey, all_lines, opened_again
 from transformer_mt.settings.corpus_settings import PairedText
@@ -32,7 +32,8 @@ def open_tsv(text: PairedText) -> Corpus:
             columns = _columns_of_tsv(text, path, first)
             rest = lines if header else chain([first], lines)
             num_columns = first.count("\t") + 1 if header and isinstance(first, str) else 0
-            yield from blocks_of_file(str(path), _pairs_of_lines(rest, columns, num_columns), first=1 + header)
+            pairs = _pairs_of_lines(rest, columns, num_columns, text.min_score)
+            yield from blocks_of_file(str(path), pairs, first=1 + header)
 
     def count(path: Path, of_file: Survey) -> int:
         next(read(path, of_file.digest), None)  # so that a missing column is an error at the start
@@ -56,22 +57,26 @@ def open_csv(text: PairedText) -> Corpus:
     return open_files(text, read, count)
 
 
-def _columns_of_tsv(text: PairedText, path: Path, header: str | BadLine) -> tuple[int, int]:
-    """Return the indices of the two columns, from 0. Raises CorpusError like `open_tsv`."""
-    if text.source is None:
-        num_columns = 0 if isinstance(header, BadLine) else header.count("\t") + 1
-        if num_columns > 2:
-            raise CorpusError(
-                f"{path}:1: has {num_columns} columns; write which are the source and the target: {{path: {path}, "
-                f"source: NUMBER, target: NUMBER}}. Found: {cut(str(header))}"
-            )
-        return 0, 1
-    if isinstance(text.source, int) and isinstance(text.target, int):
-        return text.source - 1, text.target - 1
+def _wanted(text: PairedText) -> list[str | int]:
+    """Return what names the columns of source, target and, if there is one, score."""
+    return [text.source or 1, text.target or 2, *([] if text.score is None else [text.score])]
+
+
+def _columns_of_tsv(text: PairedText, path: Path, header: str | BadLine) -> list[int]:
+    """Return the indices, from 0, of the columns of `_wanted`. Raises CorpusError like `open_tsv`."""
+    num_columns = 0 if isinstance(header, BadLine) else header.count("\t") + 1
+    if text.source is None and text.score is None and num_columns > 2:
+        raise CorpusError(
+            f"{path}:1: has {num_columns} columns; write which are the source and the target: {{path: {path}, "
+            f"source: NUMBER, target: NUMBER}}. Found: {cut(str(header))}"
+        )
+    wanted = _wanted(text)
+    if numbers := [part - 1 for part in wanted if isinstance(part, int)]:
+        return numbers
     if isinstance(header, BadLine):
         raise CorpusError(f"{path}:1: {header.fault}")
     names = header.split("\t")
-    return _index(str(text.source), names, path), _index(str(text.target), names, path)
+    return [_index(str(name), names, path) for name in wanted]
 
 
 def _index(name: str, names: Sequence[str], path: Path) -> int:
@@ -87,29 +92,40 @@ def _index(name: str, names: Sequence[str], path: Path) -> int:
 
 
 def _pairs_of_lines(
-    lines: Iterable[str | BadLine], columns: tuple[int, int], num_columns: int
+    lines: Iterable[str | BadLine], columns: Sequence[int], num_columns: int, min_score: float | None
 ) -> Iterator[tuple[str, str] | BadPair]:
     """Read the pair of each line. Each line must have `num_columns` columns; 0: as many as the first good line."""
     for line in lines:
         if isinstance(line, BadLine):
             yield BadPair(line.fault)
             continue
-        pair = _pair_of_cells(line.split("\t"), columns, num_columns)
+        pair = _pair_of_cells(line.split("\t"), columns, num_columns, min_score)
         if not num_columns and not isinstance(pair, BadPair):
             num_columns = line.count("\t") + 1
         yield pair
 
 
 def _pair_of_cells(
-    cells: list[str], columns: tuple[int, int], num_columns: int, separator: str = "\t"
+    cells: list[str], columns: Sequence[int], num_columns: int, min_score: float | None, separator: str = "\t"
 ) -> tuple[str, str] | BadPair:
     if len(cells) == (num_columns or len(cells)) > max(columns):
-        return cells[columns[0]], cells[columns[1]]
+        low = None if min_score is None else _below(min_score, cells[columns[2]])
+        return low or (cells[columns[0]], cells[columns[1]])
     has, found = counted(len(cells), "column"), cut(separator.join(cells)) or "nothing"
     if num_columns:  # the cells may be in the wrong columns
         return BadPair(f"has {has}, but the first line has {num_columns}; correct it. Found: {found}")
-    side, number = ("source", columns[0]) if columns[0] >= len(cells) else ("target", columns[1])
-    return BadPair(f"has {has}, but the {side} is column {number + 1}; found: {found}")
+    named = zip(("source", "target", "score"), columns, strict=False)
+    missing, number = next((name, number) for name, number in named if number >= len(cells))
+    return BadPair(f"has {has}, but the {missing} is column {number + 1}; found: {found}")
+
+
+def _below(min_score: float, cell: str) -> BadPair | None:
+    """Return why to leave out a pair with this score; None if it stays."""
+    try:
+        score = float(cell)
+    except ValueError:
+        return BadPair(f"its score is no number; found: {cut(cell) or 'nothing'}")
+    return None if score >= min_score else BadPair(f"has a score below min_score={min_score:g}", LOW_SCORE)
 
 
 def _rows(text: PairedText, path: Path, lines: Iterator[str | BadLine]) -> Iterator[tuple[str, str] | BadPair]:
@@ -137,11 +153,11 @@ def _rows(text: PairedText, path: Path, lines: Iterator[str | BadLine]) -> Itera
                 return
             if not names:
                 names = cells
-                columns = _index(str(text.source), names, path), _index(str(text.target), names, path)
+                columns = [_index(str(name), names, path) for name in _wanted(text)]
             elif faults:
                 yield BadPair(faults[0])
             else:
-                pair = _pair_of_cells(cells, columns, len(names), separator)
+                pair = _pair_of_cells(cells, columns, len(names), text.min_score, separator)
                 yield pair if isinstance(pair, BadPair) else pair_of_texts(*pair)
             faults.clear()
         begin = rows.line_num + 1

@@ -86,6 +86,18 @@ def corpus_score(
     return float(ALL_METRICS[metric](target_language).corpus_score(hypotheses, [references]).score)
 
 
+def closest(lists: Sequence[Sequence[str]], references: Sequence[str], target_language: str = "") -> list[str]:
+    """Return from each list of translations the one with the highest sentence BLEU against its reference.
+
+    Of equal ones, the first. The BLEU of a sentence without a match of four words uses shorter ones (eff:yes).
+    """
+    metric = _bleu(target_language, of_sentences=True)
+    return [
+        max(texts, key=lambda text: metric.sentence_score(text, [reference]).score)
+        for texts, reference in zip(lists, references, strict=True)
+    ]
+
+
 def check_aligned(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
     """Raise EvaluationError unless all texts have the same number of lines, and at least one."""
     if len(texts) < 2:
@@ -123,12 +135,12 @@ def _ter(target_language: str) -> TER:
     return TER(normalized=asian, asian_support=asian)  # asian_support has no effect without normalized
 
 
-def _bleu(target_language: str) -> BLEU:
+def _bleu(target_language: str, *, of_sentences: bool = False) -> BLEU:
     language = short_code(target_language)
     tokeniser = _TOKENISERS.get(language, "13a")
     try:
         # `force` turns off sacreBLEU's warning about tokenised text; we print our own. It changes no score.
-        return BLEU(tokenize=tokeniser, force=True)
+        return BLEU(tokenize=tokeniser, force=True, effective_order=of_sentences)
     except RuntimeError:
         raise EvaluationError(
             f"BLEU for {target_language} needs a word segmenter that is not installed. Install it: "

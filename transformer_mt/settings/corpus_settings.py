@@ -60,6 +60,10 @@ class PairedText(Section):
     target: Part | None = None
     """The column, field, language or file of the target; null: the one with the name corpus.target_language (in a TSV
     of two columns, the second column)."""
+    score: Part | None = None
+    """Only for tsv and csv: the column with a number for each pair, for example of how good it is."""
+    min_score: float | None = None
+    """Only with score: leave out the pairs with a lower number. `prepare` counts them."""
     source_language: Language | None = None
     """The code of the source language, if it is not corpus.source_language: corpora may have different languages."""
     target_language: Language | None = None
@@ -92,7 +96,8 @@ class PairedText(Section):
         parts: tuple[Any, ...] = () if self.form in (None, "prefix") else (self.source, self.target)
         if self.form == "tsv" and self.source is None:
             parts = (1, 2)
-        return " ".join(map(str, (self.form, *parts)))
+        scored = () if self.score is None else (self.score, self.min_score)
+        return " ".join(map(str, (self.form, *parts, *scored)))
 
     @model_validator(mode="before")
     @classmethod
@@ -127,6 +132,10 @@ class PairedText(Section):
                 raise ValueError(f"{key} is the number {part}, but must be {what}; put it in quotes if it is {what}")
         if self.form == "tsv" and (len(parts) == 1 or len({_kind_of_part(part) for part in parts.values()}) == 2):
             raise ValueError("tsv: give source and target both as numbers of columns, or both as names, or neither")
+        if (self.score is None) != (self.min_score is None) or (self.score and self.form not in ("tsv", "csv")):
+            raise ValueError("score and min_score: give both, or none; and only for a path with the form tsv or csv")
+        if self.score and self.form == "tsv" and _kind_of_part(self.score) != _kind_of_part(self.source or 1):
+            raise ValueError("score: write it as source and target are: all as numbers of columns, or all as names")
         if self.form and len(parts) == 2 and self.source == self.target:
             raise ValueError(f"source and target are both {self.source}; name two different ones")
         return self
