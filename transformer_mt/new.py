@@ -38,10 +38,11 @@ from transformer_mt.settings.choosing import (
     reached,
     tuned_configuration,
 )
-from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText, TokenizerConfig
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.reading import load_config, parse_yaml
+from transformer_mt.settings.text_settings import FiltersConfig, TokenizerConfig
 from transformer_mt.settings.training_settings import Optimizer, TrainingConfig
 from transformer_mt.storage.checksums import CONFIG, MODEL, how_to_get_a_model
 from transformer_mt.storage.files import write_whole

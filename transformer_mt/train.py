@@ -5,12 +5,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from operator import mul
 from pathlib import Path
 
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, RankError, TrainingError
 from transformer_mt.base.torchrun import num_processes
 from transformer_mt.base.wording import counted
-from transformer_mt.batches.batching import weights_of
+from transformer_mt.batches.batching import stages_of
 from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
 from transformer_mt.batches.loader import BatchLayout, Loader
 from transformer_mt.batches.subword_sampling import SubwordSampler
@@ -219,16 +220,18 @@ def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, layout:
         layout,
         sampler,
         config.model.max_positions,
-        weights_of(config.corpus, corpus.sizes),
+        stages_of(config.corpus, corpus.sizes),
     )
 
 
 def _pairs(loader: Loader) -> str:
-    """The number of pairs, and that of an epoch if the weights of corpora make it different, as text."""
+    """The number of pairs, and that of an epoch of each stage if weights make it different, as text."""
     sizes = loader.corpus.sizes
-    in_epoch = round(sum(size * weight for size, weight in zip(sizes, loader.weights, strict=True)))
+    in_epoch = [round(sum(map(mul, sizes, stage.weights))) for stage in loader.stages]
     pairs = counted(sum(sizes), "pair")
-    return pairs if in_epoch == sum(sizes) else f"{pairs} ({in_epoch:,} in an epoch)"
+    if len(in_epoch) > 1:
+        return f"{pairs} ({', then '.join(f'{number:,}' for number in in_epoch)} in an epoch)"
+    return pairs if in_epoch == [sum(sizes)] else f"{pairs} ({in_epoch[0]:,} in an epoch)"
 
 
 def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokenizer:

@@ -16,7 +16,7 @@ from transformer_mt.batches import loader as loader_module
 from transformer_mt.batches.batching import Pairs, collate, epoch_batches
 from transformer_mt.batches.loader import BatchLayout, Loader, Position, split_evenly
 from transformer_mt.batches.subword_sampling import SubwordSampler
-from transformer_mt.settings.corpus_settings import TokenizerConfig
+from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.text.tokenizer import Tokenizer
 
 TOKENS_PER_BATCH = 300

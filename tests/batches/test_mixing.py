@@ -8,11 +8,20 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 from helpers.corpora import MakeCorpus, lognormal
-from helpers.messages import message
+from helpers.messages import message, says
+from pydantic import ValidationError
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.batches import batching
-from transformer_mt.batches.batching import epoch_batches, epoch_pairs, epoch_random, share, weights_of
+from transformer_mt.batches.batching import (
+    Stage,
+    epoch_batches,
+    epoch_pairs,
+    epoch_random,
+    share,
+    stages_of,
+    weights_of,
+)
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.settings.corpus_settings import CorpusConfig
@@ -146,13 +155,13 @@ class TestLoader:
     def loader(self, make_corpus: MakeCorpus, layout: str) -> Loader:
         corpus = sized(make_corpus(*lognormal(300, seed=1)), 100, 40, 160)
         weights = (Fraction("0.4"), Fraction(2), Fraction("1.25"))
-        return Loader(corpus, 600, 1100, seed=1, layout=layout, weights=weights)  # type: ignore[arg-type]
+        return Loader(corpus, 600, 1100, seed=1, layout=layout, stages=(Stage(weights),))  # type: ignore[arg-type]
 
     def test_its_epochs_have_the_pairs_of_the_weights(self, make_corpus: MakeCorpus, layout: str) -> None:
         loader = self.loader(make_corpus, layout)
         for epoch in range(3):
             batches = loader.order(epoch)
-            expected = epoch_pairs(loader.corpus.sizes, loader.weights, 1, epoch, epoch_random(1, epoch))
+            expected = epoch_pairs(loader.corpus.sizes, loader.stages[0].weights, 1, epoch, epoch_random(1, epoch))
             assert sorted(np.concatenate(list(batches)).tolist()) == sorted(expected.tolist())
             assert all(batch.dtype == np.int64 for batch in batches)
 
@@ -171,5 +180,92 @@ class TestLoader:
 def test_an_epoch_without_any_pair_is_passed_over(make_corpus: MakeCorpus) -> None:
     corpus = make_corpus([5] * 3, [5] * 3)
     assert [len(epoch_batches(corpus, 100, 1, epoch, (Fraction(1, 4),))) for epoch in range(4)] == [0, 1, 1, 1]
-    update, position = next(Loader(corpus, 100, 0, seed=1, weights=(Fraction(1, 4),)).updates(Position()))
+    update, position = next(Loader(corpus, 100, 0, seed=1, stages=(Stage((Fraction(1, 4),)),)).updates(Position()))
     assert len(update) == 1 and position == Position(2, 0)
+
+
+def staged(*stages: dict[str, object], weight: float | None = None, **more: object) -> CorpusConfig:
+    train = [{"name": name, "path": "p", "weight": weight} for name in ("web", "captions")]
+    languages = {"source_language": "en", "target_language": "de"}
+    return CorpusConfig.model_validate(
+        {**languages, "train": train, "valid": "v", "test": {}, "stages": stages, **more}
+    )
+
+
+def corpus_of_two(pair: int) -> int:
+    return int(pair >= 200)
+
+
+WEB = {"weights": {"web": 1}, "updates": 9}
+
+
+def test_stages_have_their_weights_and_ends() -> None:
+    last = {"weights": {"captions": 2, "web": 0.1}}
+    expected = (Stage((Fraction(1), Fraction(0)), None, 9), Stage((Fraction(1, 10), Fraction(2))))
+    assert stages_of(staged(WEB, last), (100, 40)) == expected
+    assert staged(WEB, last).without_weights == staged(last).without_weights
+    assert stages_of(config(1.0, 2.0), (2, 499)) == (Stage((Fraction(1), Fraction(2))),)
+    with pytest.raises(ConfigError, match=message("epoch-size-impossible", "raise")):
+        stages_of(staged(WEB, {"weights": {"captions": 0}}), (100, 40))
+
+
+@pytest.mark.parametrize(
+    ("stages", "more", "code"),
+    [
+        ([WEB], {}, "stage-end-wrong"),
+        ([{"weights": {"web": 1}}, {"weights": {"web": 1}}], {}, "stage-end-wrong"),
+        ([{**WEB, "epochs": 1}, {"weights": {"web": 1}}], {}, "stage-end-wrong"),
+        ([{"weights": {"news": 1}}], {}, "stage-of-unknown-corpus"),
+        ([{"weights": {"web": 1}}], {"train": "p"}, "stage-of-unknown-corpus"),
+        ([{"weights": {"web": 1}}], {"temperature": 2}, "stages-and-weights"),
+        ([{"weights": {"web": 1}}], {"weight": 2}, "stages-and-weights"),
+    ],
+)
+def test_stages_that_contradict_are_refused(
+    stages: list[dict[str, object]], more: dict[str, object], code: str
+) -> None:
+    with pytest.raises(ValidationError) as error:
+        staged(*stages, **more)  # type: ignore[arg-type]
+    assert says(str(error.value), code)
+
+
+@pytest.mark.parametrize("tokens_per_update", [0, 1100])
+@pytest.mark.parametrize(
+    "first", [Stage((Fraction("0.4"), Fraction(0)), epochs=3), Stage((Fraction("0.4"),) * 2, updates=5)]
+)
+def test_stages_follow_each_other_and_a_run_can_resume_in_each(
+    make_corpus: MakeCorpus, first: Stage, tokens_per_update: int
+) -> None:
+    corpus = sized(make_corpus(*lognormal(300, seed=1)), 200, 100)
+    stages = first, Stage((Fraction(0), Fraction("1.5")), updates=2), Stage((Fraction(1), Fraction(1)))
+    loader = Loader(corpus, 600, tokens_per_update, seed=1, stages=stages)
+    unbroken = list(islice(loader.updates(Position()), 40))
+    per_stage = Counter(before.stage for _, before in [([], Position()), *unbroken[:-1]])
+    assert per_stage[1] == 2 and (per_stage[0] == 5 or first.epochs)
+
+    # Each stage has the micro-batches of its own epochs, from the beginning of one.
+    befores, epoch = [Position(), *(position for _, position in unbroken)], 0
+    for number, stage in enumerate(stages):
+        found = [
+            pairs.tolist()
+            for (update, _), before in zip(unbroken, befores, strict=False)
+            for pairs in update
+            if before.stage == number
+        ]
+        begins = next(before for before in befores if before.stage == number)
+        assert begins == Position(max(epoch, begins.epoch), 0, number)
+        expected, epoch = list[list[int]](), begins.epoch
+        while len(expected) < len(found):
+            expected += [pairs.tolist() for pairs in loader.order(epoch, number)]
+            epoch += 1
+        assert found == (expected if stage.epochs else expected[: len(found)])
+        assert {corpus_of_two(pair) for pairs in found for pair in pairs} == {
+            corpus for corpus, weight in enumerate(stage.weights) if weight
+        }
+    assert unbroken[-1][1].stage == 2
+
+    for done, (_, position) in enumerate(unbroken[:-3], start=1):
+        again = islice(loader.updates(position), 3)
+        for (update, after), (expected, reached) in zip(again, unbroken[done : done + 3], strict=True):
+            assert [pairs.tolist() for pairs in update] == [pairs.tolist() for pairs in expected]
+            assert after == reached

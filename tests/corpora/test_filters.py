@@ -10,7 +10,8 @@ from helpers.messages import message
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.corpora.filters import REASONS, PieceFilters, TextFilters
 from transformer_mt.corpora.repeated import HeldOut
-from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig
+from transformer_mt.settings.corpus_settings import CorpusConfig
+from transformer_mt.settings.text_settings import FiltersConfig
 from transformer_mt.text.tokenizer import clean
 
 GOOD = [

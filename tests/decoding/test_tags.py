@@ -11,8 +11,9 @@ from transformer_mt.base.errors import TranslationError
 from transformer_mt.decoding.line_parts import Tags
 from transformer_mt.decoding.scorer import Scorer
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.settings.corpus_settings import CorpusConfig, TokenizerConfig
+from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.search_settings import DecodingConfig
+from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 

@@ -3,7 +3,7 @@
 import pytest
 
 from transformer_mt.decoding.word_pieces import characters_of, units_of, written_together
-from transformer_mt.settings.corpus_settings import TokenizerConfig
+from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.text.tokenizer import Tokenizer
 
 CHINESE = [f"{who}{verb}{what}。" for who in ("我", "你们") for verb in ("喜欢", "看见") for what in ("房子", "狗")]

@@ -11,7 +11,7 @@ from transformer_mt.evaluation.analysis import (
 )
 from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.preparing.data_files import write_encoded
-from transformer_mt.settings.corpus_settings import TokenizerConfig
+from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.storage.checksums import write_sums
 from transformer_mt.text.tokenizer import Tokenizer
 

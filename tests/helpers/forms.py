@@ -17,7 +17,8 @@ from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.opening import open_corpus
 from transformer_mt.preparing.fill_data_dir import open_texts
 from transformer_mt.preparing.measured_text import TextMeasures, measure
-from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
+from transformer_mt.settings.text_settings import FiltersConfig
 
 Pairs = Sequence[tuple[str, str]]
 PACKINGS = ("", ".gz", ".zst", ".xz")

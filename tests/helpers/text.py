@@ -2,7 +2,7 @@
 
 import random
 
-from transformer_mt.settings.corpus_settings import TokenizerConfig
+from transformer_mt.settings.text_settings import TokenizerConfig
 
 
 def made_up(endings: str, seed: int) -> list[str]:

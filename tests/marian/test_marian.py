@@ -290,7 +290,7 @@ def test_bpe_without_some_of_its_pieces_is_refused(tmp_path):
 def test_symbols_of_our_own_export_stay_whole(algorithm, tmp_path):
     from helpers.untrained import write_untrained
 
-    from transformer_mt.settings.corpus_settings import TokenizerConfig
+    from transformer_mt.settings.text_settings import TokenizerConfig
     from transformer_mt.text.tokenizer import Tokenizer
 
     tags = ["<2de>", TAGS[0]]

@@ -16,7 +16,7 @@ from transformer_mt.base.languages import BOS, EOS
 from transformer_mt.decoding.engine import Sentence, Wanted
 from transformer_mt.models.attention_weights import attention_to_source
 from transformer_mt.reporting import picture_file, plot_attention
-from transformer_mt.settings.corpus_settings import TokenizerConfig
+from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.text.tokenizer import Tokenizer
 
 pytest.importorskip("matplotlib")

@@ -13,7 +13,7 @@ from transformer_mt.corpora.filters import KEPT, REASONS
 from transformer_mt.corpora.text_traits import letters_by_script, telling_words
 from transformer_mt.preparing.fill_data_dir import open_texts
 from transformer_mt.preparing.measured_text import TextMeasures, measure, table
-from transformer_mt.settings.corpus_settings import FiltersConfig
+from transformer_mt.settings.text_settings import FiltersConfig
 from transformer_mt.text.tokenizer import clean
 
 ODD = [

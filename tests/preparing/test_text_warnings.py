@@ -11,7 +11,7 @@ from helpers.tiny import demo_pairs
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.text_traits import telling_words
 from transformer_mt.preparing.text_warnings import FEWEST_PAIRS, check_text, text_warnings
-from transformer_mt.settings.corpus_settings import FiltersConfig
+from transformer_mt.settings.text_settings import FiltersConfig
 
 GOOD = demo_pairs(800)
 CHINESE = "我喜欢你的书。|他是一个学生。|这是什么。|我们去北京吧。|今天天气很好。|你吃饭了吗。|他们不在家。".split("|")

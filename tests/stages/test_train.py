@@ -52,6 +52,28 @@ def test_with_a_weight_it_says_how_many_pairs_an_epoch_has(tmp_path, capsys):
     assert "300 pairs (150 in an epoch), " in capsys.readouterr().out
 
 
+def test_stages_are_told_and_a_run_resumes_in_each_of_them(tmp_path, capsys):
+    path = write_experiment(tmp_path)
+    content = yaml.safe_load(path.read_text())
+    train_text = content["corpus"]["train"]
+    content["corpus"]["train"] = [{"name": name, "path": train_text} for name in ("all", "half")]
+    content["corpus"]["stages"] = [{"weights": {"all": 1}, "updates": 3}, {"weights": {"half": 0.5}}]
+    path.write_text(yaml.safe_dump(content))
+    assert prepare.main([str(path)]) == 0
+    settings = ["training.schedule=constant", "training.warmup_steps=1"]
+    unbroken = train_tiny(path, tmp_path / "unbroken", *settings, "training.max_steps=6")
+    said = capsys.readouterr().out
+    assert "600 pairs (300, then 150 in an epoch), " in said and "stage 2 of 2 begins after update 3\n" in said
+    for last in (2, 3, 5, 6):
+        resumed = train_tiny(path, tmp_path / "resumed", *settings, f"training.max_steps={last}")
+    weights = [load_file(checkpoint_path(run, 6) / "model.safetensors") for run in (unbroken, resumed)]
+    assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
+    del content["corpus"]["stages"]
+    path.write_text(yaml.safe_dump(content))
+    status, error = status_and_error(train.main, path, f"run_dir={resumed}", *settings, capsys=capsys)
+    assert status == 2 and "corpus.stages" in error, "other stages need no new preparation, but another run"
+
+
 def test_a_warm_up_that_never_ends_is_told_once(experiment, tmp_path, capsys):
     settings = ["training.max_steps=1", "training.warmup_steps=50"]
     status, error = status_and_error(train.main, experiment, f"run_dir={tmp_path}", *settings, capsys=capsys)

@@ -22,9 +22,9 @@ from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.search import beam_search
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.corpus_settings import TokenizerConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
+from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.storage.files import own_name, replacing
 from transformer_mt.text.tokenizer import Tokenizer
 

@@ -18,8 +18,8 @@ from transformer_mt.batches.subword_sampling import SubwordSampler
 from transformer_mt.decoding.scorer import Scorer
 from transformer_mt.preparing.data_files import write_encoded
 from transformer_mt.preparing.prepared import Prepared
-from transformer_mt.settings.corpus_settings import TokenizerConfig
 from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.text.existing_tokenizer import check_symbols, open_existing
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.scale.distributed import Ranks

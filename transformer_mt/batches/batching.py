@@ -29,6 +29,28 @@ _BLOCK = 2**20  # numbers written at a time
 _DIGITS = 6  # after the point, of weights from a temperature: then they are the same on machines with another pow()
 
 
+@dataclass(frozen=True)
+class Stage:
+    """A stage of training. It ends after a number of epochs or updates; without both, training ends it."""
+
+    weights: tuple[Fraction, ...] = ()
+    """How many times an epoch has each pair of each corpus; without weights, once."""
+    epochs: int | None = None
+    updates: int | None = None
+
+
+def stages_of(corpus: "CorpusConfig", sizes: Sequence[int]) -> tuple[Stage, ...]:
+    """Return the stages of training: one, unless `corpus.stages` has several. Raises ConfigError as `weights_of`."""
+    if corpus.stages is None:
+        return (Stage(weights_of(corpus, sizes)),)
+    names = [text.name for text in corpus.training_corpora]
+    weights = [tuple(Fraction(str(stage.weights.get(str(name), 0))) for name in names) for stage in corpus.stages]
+    for of_stage in weights:
+        _check_size(sizes, of_stage)
+    stages = zip(weights, corpus.stages, strict=True)
+    return tuple(Stage(of_stage, stage.epochs, stage.updates) for of_stage, stage in stages)
+
+
 def weights_of(corpus: "CorpusConfig", sizes: Sequence[int]) -> tuple[Fraction, ...]:
     """Return how many times an epoch has each pair of each corpus; `sizes` are the corpora's numbers of pairs.
 
@@ -42,15 +64,20 @@ def weights_of(corpus: "CorpusConfig", sizes: Sequence[int]) -> tuple[Fraction, 
     else:
         # From its decimal digits: 0.1 becomes exactly one tenth, so ten epochs have every pair once.
         weights = tuple(Fraction(str(text.weight or 1)) for text in corpus.training_corpora)
+    _check_size(sizes, weights)
+    return weights
+
+
+def _check_size(sizes: Sequence[int], weights: Sequence[Fraction]) -> None:
+    """Raises ConfigError if an epoch with these weights would have no pair, or too many."""
     num_pairs = sum(size * weight for size, weight in zip(sizes, weights, strict=True))
     most = free_memory() // np.dtype(_dtype_of(sizes)).itemsize
     if not 1 <= num_pairs <= most:
         raise ConfigError(
-            f"with these weights of corpus.train (or corpus.temperature), an epoch has {float(num_pairs):,.3g} pairs; "
-            f"it must have 1 to {most:,}, so that their order fits into the free memory of this machine: "
-            f"{'raise' if num_pairs < 1 else 'lower'} the weights"
+            "with these weights of corpus.train (or corpus.temperature, or corpus.stages), an epoch has "
+            f"{float(num_pairs):,.3g} pairs; it must have 1 to {most:,}, so that their order fits into the free memory "
+            f"of this machine: {'raise' if num_pairs < 1 else 'lower'} the weights"
         )
-    return weights
 
 
 def epoch_pairs(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Literal
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 
 from transformer_mt.base.errors import ConfigError
-from transformer_mt.batches.batching import BatchOrder, Pairs, collate, epoch_batches
+from transformer_mt.batches.batching import BatchOrder, Pairs, Stage, collate, epoch_batches
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.packing import MicroBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
 
@@ -30,6 +29,10 @@ class Position:
     """The number of the epoch, from 0."""
     batch: int = 0
     """The number of micro-batches of this epoch that the run has already used."""
+    stage: int = 0
+    """The number of the stage, from 0."""
+    done: int = 0
+    """How many epochs or updates of this stage, whichever it counts, are complete."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,15 @@ class Loader:
     """Cuts text into different pieces each time."""
     max_positions: int = 2**31
     """The greatest length of a sampled sentence."""
-    weights: tuple[Fraction, ...] = ()
-    """How many times an epoch has each pair of each corpus (`weights_of`); without weights, once."""
+    stages: tuple[Stage, ...] = (Stage(),)
 
-    def order(self, epoch: int) -> BatchOrder:
+    def order(self, epoch: int, stage: int = 0) -> BatchOrder:
         """The micro-batches of an epoch; for a hundred million pairs this takes a minute or so. Raises ConfigError."""
+        weights = self.stages[stage].weights
         try:
             if self.layout == "packed":
-                return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch, self.weights)
-            return epoch_batches(self.corpus, self._budget_to_fill, self.seed, epoch, self.weights)
+                return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch, weights)
+            return epoch_batches(self.corpus, self._budget_to_fill, self.seed, epoch, weights)
         except MemoryError:
             cure = "lower the weights of corpus.train (or corpus.temperature), or use a larger machine"
             raise ConfigError(f"the order of the pairs of an epoch does not fit into memory: {cure}") from None
@@ -68,17 +71,34 @@ class Loader:
         order of each epoch. The updates end only if it returns None.
         """
         update, num_tokens = list[Pairs](), 0
+        stage, done = position.stage, position.done
         for epoch in count(position.epoch):
-            batches = make(partial(self.order, epoch))
+            batches = make(partial(self.order, epoch, stage))
             if batches is None:
                 return
+            of_stage, has_ended = self.stages[stage], False
             for index in range(position.batch if epoch == position.epoch else 0, len(batches)):
                 more = int(self.corpus.target.lengths(batches[index]).sum())
                 if update and num_tokens + more > self.tokens_per_update:
-                    yield update, Position(epoch, index)
+                    done += of_stage.updates is not None
+                    has_ended = done == of_stage.updates
+                    yield (
+                        update,
+                        Position(epoch + 1, 0, stage + 1) if has_ended else Position(epoch, index, stage, done),
+                    )
                     update, num_tokens = [], 0
+                    if has_ended:
+                        break
                 update.append(batches[index])
                 num_tokens += more
+            else:
+                done += of_stage.epochs is not None
+                has_ended = done == of_stage.epochs
+                if has_ended and update:
+                    yield update, Position(epoch + 1, 0, stage + 1)
+                    update, num_tokens = [], 0
+            if has_ended:
+                stage, done = stage + 1, 0
             del batches  # before the next order is made
 
     def batch(self, pairs: Pairs, step: int, number: int) -> MicroBatch:

@@ -14,7 +14,8 @@ from transformer_mt.corpora.corpus import BAD_LINE, LOW_SCORE, OTHER_LANGUAGES
 from transformer_mt.corpora.opening import place_of
 from transformer_mt.corpora.repeated import HeldOut
 from transformer_mt.corpora.text_traits import script_of
-from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig
+from transformer_mt.settings.corpus_settings import CorpusConfig
+from transformer_mt.settings.text_settings import FiltersConfig
 
 REASONS = {
     BAD_LINE: "unreadable",

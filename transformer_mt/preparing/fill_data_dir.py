@@ -19,8 +19,9 @@ from transformer_mt.preparing.prepared import SUMMARY, is_training, write_data_s
 from transformer_mt.preparing.shards import BlockEncoder
 from transformer_mt.preparing.tokenizer_training import TokenizerOrigin
 from transformer_mt.preparing.training_shards import ShardMaker, TrainingCorpus, TrainingSet, write_training_set
-from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText, TokenizerConfig
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 from transformer_mt.settings.section import fingerprint
+from transformer_mt.settings.text_settings import FiltersConfig, TokenizerConfig
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.records import versions
 from transformer_mt.text.tokenizer import Tokenizer, clean, tagged

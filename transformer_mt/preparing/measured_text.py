@@ -21,7 +21,8 @@ from transformer_mt.corpora.filters import KEPT, Languages, PairCounts, PieceFil
 from transformer_mt.corpora.text_traits import ENTITY, PIECE, TOKENISED, letters_by_script, telling_words
 from transformer_mt.preparing.fill_data_dir import held_out_of, splits_of
 from transformer_mt.preparing.prepared import is_training
-from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, PairedText
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
+from transformer_mt.settings.text_settings import FiltersConfig
 from transformer_mt.text.tokenizer import Tokenizer, clean, tagged
 from transformer_mt.text.training_lines import quantile
 

@@ -12,7 +12,8 @@ from transformer_mt.batches.encoded import FILES, INDEX, KEPT, ShardIndex
 from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.preparing.shards import SHARD_FILES
 from transformer_mt.preparing.tokenizer_training import ORIGIN
-from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, TokenizerConfig
+from transformer_mt.settings.corpus_settings import CorpusConfig
+from transformer_mt.settings.text_settings import FiltersConfig, TokenizerConfig
 from transformer_mt.storage.checksums import SUMS, TOKENIZERS, Fault, fault, read_sums, sha256, write_sums
 from transformer_mt.storage.files import read_json
 from transformer_mt.text.existing_tokenizer import open_existing

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypeGuard
 
 from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, model_serializer, model_validator
 
-from transformer_mt.settings.section import Count, Language, Positions, PositiveCount, Section, Symbol, Text
+from transformer_mt.settings.section import Language, Positions, PositiveCount, Section, Text
 from transformer_mt.settings.section import Tag as TagText
 
 Form = Literal["prefix", "tsv", "csv", "jsonl", "parquet", "tmx", "zip", "hub"]
@@ -167,6 +167,17 @@ TrainingSplit = Annotated[
 ]
 
 
+class StageConfig(Section):
+    """A stage of training: what an epoch contains, and when the next stage begins."""
+
+    weights: dict[Name, Annotated[float, Field(ge=0.0, le=1e6)]]
+    """How many times an epoch contains each pair of a corpus, by the names in corpus.train; 0 for all others."""
+    epochs: PositiveCount | None = None
+    """The stage has this many epochs."""
+    updates: PositiveCount | None = None
+    """The stage has this many updates."""
+
+
 class CorpusConfig(Section):
     """Where the sentence pairs are, and which of them `prepare` leaves out of training."""
 
@@ -191,6 +202,10 @@ class CorpusConfig(Section):
     """For several corpora, instead of weights: the number of pairs that an epoch takes from a corpus of n pairs is
     proportional to n^(1/temperature). So 1 takes pairs by size, and higher values take more from small corpora. An
     epoch contains each pair of the largest corpus once."""
+    stages: tuple[StageConfig, ...] | None = Field(default=None, min_length=1, max_length=100, strict=False)
+    """For several corpora, instead of weights: the stages of training, one after another, such as first all text and
+    then that of the wanted domain. Each has weights, and all but the last also epochs or updates, as in
+    [{weights: {web: 1}, epochs: 2}, {weights: {web: 0.1, captions: 1}}]."""
     max_length: Positions = 256
     """The most subword pieces on either side of a training pair, the end of the sentence included. `prepare` leaves out
     longer pairs and counts them."""
@@ -225,11 +240,11 @@ class CorpusConfig(Section):
 
     @property
     def without_weights(self) -> "CorpusConfig":
-        """The same corpora without weights and temperature, which do not change the prepared data."""
+        """The same corpora without weights, temperature and stages, which do not change the prepared data."""
         train = self.train
         if isinstance(train, tuple):
             train = tuple(corpus.model_copy(update={"weight": None}) for corpus in train)
-        return self.model_copy(update={"train": train, "temperature": None})
+        return self.model_copy(update={"train": train, "temperature": None, "stages": None})
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -314,6 +329,22 @@ class CorpusConfig(Section):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _check_stages(self) -> Self:
+        corpora = self.train if isinstance(self.train, tuple) else ()
+        if self.stages is not None and (self.temperature is not None or any(text.weight for text in corpora)):
+            raise ValueError("stages have the weights of corpora: leave out temperature, and weight in train")
+        stages = self.stages or ()
+        for number, stage in enumerate(stages, start=1):
+            if unknown := stage.weights.keys() - {text.name for text in corpora}:
+                raise ValueError(f"stage {number}: train is no list with a corpus of the name {min(unknown)}")
+            if (stage.epochs is None) + (stage.updates is None) != (1 if number < len(stages) else 2):
+                raise ValueError(
+                    f"stage {number}: the last stage has neither epochs nor updates, because training.max_steps ends "
+                    "it; each other has one of them"
+                )
+        return self
+
 
 _TAKEN = ("shards.json", "kept.rows", "sizes.json", "source.ids", "source.offsets", "target.ids", "target.offsets")
 
@@ -330,76 +361,3 @@ def _check_names(key: str, names: Sequence[str | None]) -> None:
         raise ValueError(f"two corpora of {key} have the name {twice}; give them different names")
     if taken := set(_TAKEN).intersection(names):
         raise ValueError(f"{min(taken)} is the name of a file of `prepare`: give this corpus of {key} another name")
-
-
-class TokenizerConfig(Section):
-    """How the tokenizer cuts text into subword pieces, which sentencepiece learns from the training text. A character
-    that is not a piece is written as its bytes, so no character is unknown."""
-
-    from_: Text | None = Field(default=None, alias="from")
-    """An existing tokenizer to use instead of training one: a model directory, a run, a prepared data_dir, or a .model
-    file of sentencepiece, which is then used for both languages. vocab_size, algorithm, character_coverage and
-    sample_sentences then have no effect. user_symbols and the tags of the corpora must be among its pieces."""
-    algorithm: Literal["bpe", "unigram", "character"] = "bpe"
-    """bpe: byte-pair encoding (Sennrich et al. 2016); unigram: a unigram language model of pieces (Kudo 2018);
-    character: each character is a piece."""
-    vocab_size: int = Field(default=32000, gt=260, le=1_000_000)
-    """The number of pieces in a vocabulary, including the 4 special pieces, the 256 bytes, user_symbols and tags. With
-    algorithm=character it is the largest number: if there are more characters, the rarest are written as bytes."""
-    user_symbols: tuple[Symbol, ...] = Field(default=(), max_length=10_000, strict=False)
-    """Texts that the tokenizer always keeps as one piece, such as <name>, so that they are translated as a whole. Do
-    not list the tags of the corpora: they are always such pieces."""
-    joint: bool = True
-    """true: both languages share one vocabulary; false: each language has its own."""
-    character_coverage: float = Field(default=0.9999, gt=0.9, le=1.0)
-    """The share of the text's characters that become pieces. The rarest characters are written as bytes instead."""
-    sample_sentences: PositiveCount = 2_000_000
-    """The most lines of each language from which to train the tokenizer. They are spread evenly over a corpus. If there
-    are several corpora, large ones contribute about equal numbers of lines, and small ones all their lines. The lines
-    have at most 100 MB (30 MB with unigram), for which 1.3 GB of memory are enough."""
-
-
-class FiltersConfig(Section):
-    """Which training pairs `prepare` leaves out, besides blank pairs and those above corpus.max_length or
-    corpus.max_ratio. It counts them by reason and by corpus. `prepare CONFIG --look` shows what the filters find, and
-    writes nothing."""
-
-    held_out: bool = True
-    """Whether to leave out a pair if its source or its target is also in the validation set or in a test set, on either
-    side. Differences in spaces and Unicode forms (NFC) do not count; differences between upper and lower case do."""
-    duplicates: bool = False
-    """Whether to leave out a pair that the same corpus or an earlier one already contains, with the same tag."""
-    identical: bool = False
-    """Whether to leave out a pair if source and target are the same text."""
-    min_characters: Count = 0
-    """The fewest characters that each side may have. 0: off."""
-    max_characters: Count = 0
-    """The most characters that each side may have. 0: off."""
-    control_characters: bool = False
-    """Whether to leave out a pair that contains control characters, U+FFFD (which replaces bytes that are not text),
-    U+FEFF or private-use characters. Tabs and other white space do not count, because they become spaces first."""
-    min_script_share: float = Field(default=0.0, ge=0.0, le=1.0)
-    """The smallest share of a side's letters that must belong to the script of its language, for example 0.5. A side
-    without letters passes. The language code can name the script, as in sr-Latn. 0: off."""
-    max_digit_share: float = Field(default=1.0, ge=0.0, le=1.0)
-    """The largest share of digits among a side's characters, spaces not counted, for example 0.5. 1: off."""
-    max_punctuation_share: float = Field(default=1.0, ge=0.0, le=1.0)
-    """The largest share of punctuation marks and symbols among a side's characters, spaces not counted, for example
-    0.5. 1: off."""
-    on_bad_line: Literal["stop", "skip"] = "stop"
-    """What `prepare` does at a line, row or unit of a training corpus that contains no readable pair. stop: end with an
-    error that names it; skip: leave it out and count it. In validation and test sets it always stops."""
-
-    @property
-    def look_at_text(self) -> bool:
-        """Whether a filter that needs only the text of a single pair is switched on."""
-        return bool(self.model_dump(exclude={"held_out", "duplicates", "on_bad_line"}, exclude_defaults=True))
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if 0 < self.max_characters < self.min_characters:
-            raise ValueError(
-                f"min_characters={self.min_characters} is more than max_characters={self.max_characters}, so no pair "
-                "would be left: lower the first, or raise the second"
-            )
-        return self

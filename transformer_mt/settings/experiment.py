@@ -4,10 +4,11 @@ from typing import Self
 
 from pydantic import model_validator
 
-from transformer_mt.settings.corpus_settings import CorpusConfig, FiltersConfig, TokenizerConfig
+from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.search_settings import DecodingConfig, check_for_model
 from transformer_mt.settings.section import Section, Text
+from transformer_mt.settings.text_settings import FiltersConfig, TokenizerConfig
 from transformer_mt.settings.training_settings import AveragingConfig, TrainingConfig
 
 

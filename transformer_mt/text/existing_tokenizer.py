@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transformer_mt.base.errors import TokenizerError
-from transformer_mt.settings.corpus_settings import TokenizerConfig
+from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.storage.checksums import SUMS, TOKENIZERS, fault
 from transformer_mt.text.tokenizer import Tokenizer, algorithm_of, holds_tokenizer, normalisation, user_symbols
 

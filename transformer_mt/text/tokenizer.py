@@ -15,7 +15,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from transformer_mt.base.errors import TokenizerError
 from transformer_mt.base.languages import BOS, EOS, PAD, UNK
-from transformer_mt.settings.corpus_settings import TokenizerConfig
+from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.storage.checksums import TOKENIZERS
 from transformer_mt.storage.files import read_regular, write_whole
 

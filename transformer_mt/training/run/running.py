@@ -144,11 +144,14 @@ class Run:
 
         It ends only if a signal comes while the order of an epoch is made. Then `signal` is the signal's number.
         """
-        updates = loader.updates(progress.position, self._stop.unless_it_comes)
+        updates, stage = loader.updates(progress.position, self._stop.unless_it_comes), progress.position.stage
         for step, (pairs, position) in enumerate(updates, start=progress.step + 1):
             self._began = time.perf_counter()
             numbered = self._ranks.share(list(enumerate(split_evenly(pairs, self._ranks.size))))
             yield [loader.batch(part, step, number) for number, part in numbered], position
+            if position.stage > stage:
+                stage = position.stage
+                self._ranks.say(f"stage {stage + 1} of {len(loader.stages)} begins after update {step}")
         self.signal = self._stop.number()
 
     def after_update(self, progress: Progress, update: Update) -> Progress:
