@@ -41,7 +41,7 @@ from transformer_mt.training.run.candidates import (
     initial_scores,
     validate_candidates,
 )
-from transformer_mt.training.run.checkpoint import check_settings, check_tokenizer, load_progress
+from transformer_mt.training.run.checkpoint import added_pieces, check_settings, check_tokenizer, load_progress
 from transformer_mt.training.run.run_record import on_data, say_of_data
 from transformer_mt.training.run.validation import ValidationScores, load_validation, shown_metrics
 from transformer_mt.training.scale.distributed import Ranks
@@ -142,7 +142,7 @@ def _check_weights(
         check_settings(path, config.model, f"Set these values again in {run_dir}/config.yaml")
     advice = "It is not the model from which training started: put that model back, or set averaging.choose=last"
     for path in mixed_with:
-        check_tokenizer(path, tokenizer.digest, advice)
+        added_pieces(path, tokenizer, advice)
         check_settings(path, config.model, advice)
 
 

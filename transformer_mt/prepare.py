@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transformer_mt.base.errors import CorpusError, EvaluationError
-from transformer_mt.base.wording import cut
+from transformer_mt.base.wording import counted, cut
 from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import KEPT, REASONS, TextFilters
@@ -46,6 +46,7 @@ from transformer_mt.text.existing_tokenizer import (
     tokenizer_warnings,
 )
 from transformer_mt.text.tokenizer import Tokenizer, clean, holds_tokenizer, taken
+from transformer_mt.text.tokenizer_growth import extended
 
 MOST_PAIRS = 1_000_000  # the default; they take about 20 s, or 30 s with a tokenizer
 
@@ -251,7 +252,9 @@ def _tokenizer_settings(config: Config) -> str:
     filters, splits = [config.filters] if config.filters.look_at_text else [], splits_of(config.corpus)
     # The range of each held-out share, with the name of its corpus if it is a share of one corpus.
     shares = [(*range_, *filter(None, [splits[name].name])) for name, range_ in config.corpus.held_shares.items()]
-    return fingerprint(config.tokenizer, *filters, *map(repr, shares), *_symbols(config))
+    grown = config.tokenizer.extend_from
+    old = [open_existing(as_model_dir(Path(grown))).digest] if grown else []
+    return fingerprint(config.tokenizer, *filters, *map(repr, shares), *_symbols(config), *old)
 
 
 def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -> None:
@@ -300,7 +303,16 @@ def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilte
     samples = [(corpus.pairs(skip_bad), corpus.num_pairs) for corpus in corpora]
     filtering = (stays,) if config.filters.look_at_text or texts.held_share else ()
     sources, targets = sample_of(samples, settings.sample_sentences, most_bytes, *filtering)
-    return Tokenizer.train(taken(sources), taken(targets), settings, _symbols(config))
+    trained = Tokenizer.train(taken(sources), taken(targets), settings, _symbols(config))
+    if settings.extend_from is None:
+        return trained
+    old = open_existing(as_model_dir(Path(settings.extend_from)))
+    check_fits(old, settings)
+    tokenizer = extended(old, trained, settings, _symbols(config))
+    check_symbols(tokenizer, settings, config.corpus.tags)
+    added = tokenizer.target_vocab_size - old.target_vocab_size
+    print(f"the tokenizer {settings.extend_from} got {counted(added, 'new piece')}", flush=True)
+    return tokenizer
 
 
 if __name__ == "__main__":

@@ -15,6 +15,10 @@ class TokenizerConfig(Section):
     """An existing tokenizer to use instead of training one: a model directory, a run, a prepared data_dir, or a .model
     file of sentencepiece, which is then used for both languages. vocab_size, algorithm, character_coverage and
     sample_sentences then have no effect. user_symbols and the tags of the corpora must be among its pieces."""
+    extend_from: Text | None = None
+    """An existing tokenizer, named as for `from`, which keeps its pieces and gets more: the tags and user_symbols that
+    it lacks, and pieces learnt from the training text, at most vocab_size in all. With training.initialise_from, a new
+    piece starts with the mean of the embeddings of the old pieces that it consists of."""
     algorithm: Literal["bpe", "unigram", "character"] = "bpe"
     """bpe: byte-pair encoding (Sennrich et al. 2016); unigram: a unigram language model of pieces (Kudo 2018);
     character: each character is a piece."""
@@ -32,6 +36,14 @@ class TokenizerConfig(Section):
     """The most lines of each language from which to train the tokenizer. They are spread evenly over a corpus. If there
     are several corpora, large ones contribute about equal numbers of lines, and small ones all their lines. The lines
     have at most 100 MB (30 MB with unigram), for which 1.3 GB of memory are enough."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.from_ is not None and self.extend_from is not None:
+            raise ValueError(
+                "from uses a tokenizer unchanged, and extend_from adds pieces to one: leave one of them out"
+            )
+        return self
 
 
 class FiltersConfig(Section):

@@ -32,14 +32,14 @@ def check_fits(tokenizer: Tokenizer, settings: TokenizerConfig) -> None:
     """Raises TokenizerError if tokenizer.joint is true and the tokenizer has two vocabularies, or the reverse."""
     if tokenizer.joint == settings.joint:
         return
+    key = f"tokenizer.from={settings.from_}" if settings.from_ else f"tokenizer.extend_from={settings.extend_from}"
     if tokenizer.joint:
         found, cure = "one vocabulary for both languages", "tokenizer.joint=true"
     else:
         found = "a vocabulary for each language"
         cure = "tokenizer.joint=false and model.tied_embeddings=target (or none)"
     raise TokenizerError(
-        f"tokenizer.joint={str(settings.joint).lower()} does not fit tokenizer.from={settings.from_}, which has "
-        f"{found}: set {cure}"
+        f"tokenizer.joint={str(settings.joint).lower()} does not fit {key}, which has {found}: set {cure}"
     )
 
 

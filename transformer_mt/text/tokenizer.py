@@ -277,7 +277,7 @@ def _train(lines: list[str], settings: TokenizerConfig, symbols: Sequence[str], 
             f"there is no {side} text to train a tokenizer on, because every line is blank, unreadable or left out by "
             "filters; check corpus.train, and run `prepare CONFIG --look`"
         )
-    model = io.BytesIO()
+    model, again = io.BytesIO(), list(lines) if settings.extend_from else []
     try:
         SentencePieceTrainer.train(
             sentence_iterator=taken(lines),
@@ -297,6 +297,9 @@ def _train(lines: list[str], settings: TokenizerConfig, symbols: Sequence[str], 
             minloglevel=2,  # only errors
         )
     except RuntimeError as error:
+        if again and (largest := re.search(r"value <= (\d+)", str(error))):
+            # The new text may have fewer pieces than the extended tokenizer, which also has the old ones.
+            return _train(again, settings.model_copy(update={"vocab_size": int(largest[1])}), symbols, side)
         raise TokenizerError(_explain(str(error), settings, side)) from error
     return model.getvalue()
 

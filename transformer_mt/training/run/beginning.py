@@ -68,7 +68,7 @@ def build_learner(
         if device.torch_device.type == "cpu" and ranks.size == 1:
             check_memory(model, numbers_per_weight=4)  # the weight, its gradient and Adam's two moving averages
         if path is None and settings.initialise_from is not None:
-            initialise_from(Path(settings.initialise_from), model, model_settings, tokenizer.digest)
+            initialise_from(Path(settings.initialise_from), model, model_settings, tokenizer)
     learner = new_learner(model, settings, layout, device, ranks)
     if path is not None:
         load_checkpoint(path, learner, tokenizer.digest, ranks)

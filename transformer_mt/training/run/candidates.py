@@ -16,7 +16,15 @@ from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.training_settings import AveragingConfig, TrainingConfig, ValidationMetric
 from transformer_mt.storage.checksums import MODEL, checkpoint_path, saved_steps
 from transformer_mt.storage.weights import check_weights, copy_weights, read_tensors, read_weights
-from transformer_mt.training.run.checkpoint import TRAINING, damage, load_progress, scheduled_steps
+from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.training.run.checkpoint import (
+    TRAINING,
+    added_pieces,
+    damage,
+    extended_weights,
+    load_progress,
+    scheduled_steps,
+)
 from transformer_mt.training.run.validation import ValidationScores, ValidationSet, validate_model
 from transformer_mt.training.scale.distributed import Ranks
 
@@ -56,7 +64,8 @@ class Candidate:
         trained = moving_average(self.paths[0]) if self.of_updates else average_weights(self.paths)
         if self.initial is None:
             return trained
-        initial = average_weights([self.initial])
+        added = added_pieces(self.initial, Tokenizer.load(self.run_dir), "Set averaging.choose=last")
+        initial = extended_weights(self.initial, added)
         return {name: torch.lerp(weight, initial[name], self.initial_share) for name, weight in trained.items()}
 
     def __str__(self) -> str:

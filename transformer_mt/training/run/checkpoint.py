@@ -27,13 +27,15 @@ from transformer_mt.storage.files import cure, flush_to_disk
 from transformer_mt.storage.records import versions
 from transformer_mt.storage.weights import (
     check_shapes,
-    load_weights,
+    copy_weights,
     model_weights,
     read_metadata,
     read_tensors,
     read_weights,
     save_weights,
 )
+from transformer_mt.text.tokenizer import Tokenizer, holds_tokenizer
+from transformer_mt.text.tokenizer_growth import old_parts
 from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.scale.distributed import Ranks, sharded_like, whole
@@ -156,8 +158,11 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: 
             learner.average.averages[name].copy_(sharded_like(tensor, parameters[name]))
 
 
-def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer_digest: str) -> None:
-    """Load the weights of another run; `settings` are the model's. Raises CheckpointError if they do not fit."""
+def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer: Tokenizer) -> None:
+    """Load the weights of another run; `settings` are the model's. Raises CheckpointError if they do not fit.
+
+    If the tokenizer is that of the run with more pieces, each new one gets the mean of the embeddings of its parts.
+    """
     path = as_model_dir(path)
     is_checkpoint = (path / STATE).is_file()
     if is_checkpoint and (found := damage(path)):
@@ -170,14 +175,46 @@ def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokeniz
             f"training.initialise_from={path} is neither a model directory (like runs/<name>/model) nor a checkpoint "
             "(like runs/<name>/checkpoints/best)" + (f"; set it to {inside[0]}" if inside else "")
         )
-    holder = path.absolute().parent.parent if is_checkpoint else path
     advice = (
         "Its weights would belong to other pieces. For training.initialise_from, prepare the data with its tokenizer, "
-        f"into another data_dir: tokenizer.from={holder}"
+        f"into another data_dir: tokenizer.from={_holder_of_tokenizer(path)}"
     )
-    check_tokenizer(path, tokenizer_digest, advice)
+    added = added_pieces(path, tokenizer, advice)
     check_settings(path, settings, "Set the values that it was trained with, or leave training.initialise_from out")
-    load_weights(model, path / MODEL)
+    copy_weights(extended_weights(path, added), model, path / MODEL)
+
+
+Parts = list[list[int]]
+"""For each piece that was added to a vocabulary, the ids of the former pieces that it consists of."""
+
+
+def added_pieces(path: Path, tokenizer: Tokenizer, advice: str) -> tuple[Parts, Parts]:
+    """Return the pieces of source and target that this tokenizer has more than that of a checkpoint or model.
+
+    Raises CheckpointError, with this advice, if the tokenizer is neither the same nor an extended one.
+    """
+    if tokenizer_of(path) != tokenizer.digest and holds_tokenizer(holder := _holder_of_tokenizer(path)):
+        old = Tokenizer.load(holder)
+        if old.digest == tokenizer_of(path) and (parts := old_parts(tokenizer, old)) is not None:
+            return parts
+    check_tokenizer(path, tokenizer.digest, advice)
+    return [], []
+
+
+def _holder_of_tokenizer(path: Path) -> Path:
+    """The directory with the tokenizer of a checkpoint or model."""
+    return path.absolute().parent.parent if (path / STATE).is_file() else path
+
+
+def extended_weights(path: Path, added: tuple[Parts, Parts]) -> dict[str, Tensor]:
+    """Return the weights of a checkpoint or model. Each added piece gets the mean of the rows of its parts."""
+    weights, (source, target) = read_weights(path / MODEL), added
+    rows = {"source_embedding.weight": source, "target_embedding.weight": target}
+    rows |= {"output_embedding.weight": target, "output_bias_V": target}
+    for name in [name for name, parts in rows.items() if parts and name in weights]:
+        means = [weights[name][ids].mean(0) for ids in rows[name]]
+        weights[name] = torch.cat([weights[name], torch.stack(means)])
+    return weights
 
 
 def check_tokenizer(path: Path, tokenizer_digest: str, advice: str) -> None:

@@ -1,0 +1,116 @@
+"""Grows a tokenizer: it keeps its pieces and their ids, and gets new pieces for another language or kind of text."""
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+
+from sentencepiece import SentencePieceProcessor
+
+from transformer_mt.base.errors import TokenizerError
+from transformer_mt.base.languages import UNK
+from transformer_mt.settings.text_settings import TokenizerConfig
+from transformer_mt.text.tokenizer import Tokenizer, algorithm_of, open_model
+
+_NORMAL, _USER_DEFINED = 1, 4  # types of pieces in sentencepiece_model.proto
+
+
+def extended(old: Tokenizer, trained: Tokenizer, settings: TokenizerConfig, symbols: Sequence[str]) -> Tokenizer:
+    """Return the old tokenizer with `symbols` and the first pieces of `trained` that it lacks, up to vocab_size.
+
+    With BPE, the new pieces are merged after all old ones, so text that needs no new piece is cut as before. Raises
+    TokenizerError if vocab_size leaves no room, or if the old tokenizer was trained with another algorithm.
+    """
+    found = algorithm_of(old.source)
+    if found != settings.algorithm:
+        raise TokenizerError(
+            f"tokenizer.extend_from={settings.extend_from} was trained with the algorithm {found}: set "
+            f"tokenizer.algorithm={found}, not {settings.algorithm}"
+        )
+    if old.joint:  # the two models of Marian have the same ids, so both get the same pieces
+        added = list(_added(old.source, trained.source, settings, symbols))
+        models = [_grown(processor, added) for processor in old.processors]
+    else:
+        sides = zip(old.processors, trained.processors, strict=True)
+        models = [_grown(before, list(_added(before, new, settings, symbols))) for before, new in sides]
+    return Tokenizer(models[0], models[-1])
+
+
+Piece = tuple[str, float, int]  # its text, score and type
+
+
+def _added(
+    old: SentencePieceProcessor, trained: SentencePieceProcessor, settings: TokenizerConfig, symbols: Sequence[str]
+) -> Iterator[Piece]:
+    """Yield the new pieces of a model. Raises TokenizerError if there is room for none."""
+    before = set(_pieces(old))
+    new_symbols = [symbol for symbol in symbols if symbol not in before]
+    room = settings.vocab_size - len(before) - len(new_symbols)
+    if room < 0 or room + len(new_symbols) == 0:
+        raise TokenizerError(
+            f"tokenizer.vocab_size={settings.vocab_size} is too small to extend {settings.extend_from}, which has "
+            f"{len(before):,} pieces, by {len(new_symbols)} new tags and user_symbols and by new pieces: raise it"
+        )
+    yield from ((symbol, 0.0, _USER_DEFINED) for symbol in new_symbols)
+    lowest = min(map(old.get_score, range(old.get_piece_size())))
+    taken = {*before, *new_symbols}
+    others = [
+        number for number, piece in enumerate(_pieces(trained)) if piece not in taken and _is_text(trained, number)
+    ]
+    for rank, number in enumerate(others[:room], start=1):
+        score = trained.get_score(number) if settings.algorithm == "unigram" else lowest - rank
+        yield trained.id_to_piece(number), score, _NORMAL
+
+
+def _pieces(processor: SentencePieceProcessor) -> list[str]:
+    pieces: list[str] = processor.id_to_piece(list(range(processor.get_piece_size())))
+    return pieces
+
+
+def _is_text(processor: SentencePieceProcessor, number: int) -> bool:
+    """Whether a piece is text, neither a special piece nor a byte."""
+    return not (processor.is_control(number) or processor.is_unknown(number) or processor.is_byte(number))
+
+
+def _grown(processor: SentencePieceProcessor, added: Sequence[Piece]) -> SentencePieceProcessor:
+    """Return the model with these pieces after its own. In a Protocol Buffers message, a list may continue anywhere."""
+    model = processor.serialized_model_proto()
+    for text, score, kind in added:
+        piece = _bytes_field(1, text.encode()) + bytes([2 << 3 | 5]) + struct.pack("<f", score) + bytes([3 << 3, kind])
+        model += _bytes_field(1, piece)
+    return open_model(model, "the extended model")
+
+
+def _bytes_field(number: int, content: bytes) -> bytes:
+    """A field of a message: its number, its length (seven bits per byte, lowest first), and its content."""
+    length, size = bytearray(), len(content)
+    while size > 0x7F:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([number << 3 | 2, *length, size]) + content
+
+
+def old_parts(tokenizer: Tokenizer, old: Tokenizer) -> tuple[list[list[int]], list[list[int]]] | None:
+    """Return the ids of the old pieces from which each new piece can be put together, for source and target.
+
+    None if `tokenizer` does not begin with all pieces of `old`. From left to right, each part is the longest old piece,
+    or the bytes of a character that no old piece has.
+    """
+    parts = []
+    for grown, before in ((tokenizer.source, old.source), (tokenizer.target, old.target)):
+        pieces, ids = _pieces(grown), {piece: number for number, piece in enumerate(_pieces(before))}
+        if pieces[: len(ids)] != list(ids):
+            return None
+        parts.append([_parts(piece, ids) for piece in pieces[len(ids) :]])
+    return parts[0], parts[1]
+
+
+def _parts(piece: str, ids: Mapping[str, int]) -> list[int]:
+    parts, start = list[int](), 0
+    while start < len(piece):
+        end = next((end for end in range(len(piece), start, -1) if piece[start:end] in ids), None)
+        if end is None:
+            end = start + 1
+            parts += [ids.get(f"<0x{byte:02X}>", UNK) for byte in piece[start:end].encode()]
+        else:
+            parts.append(ids[piece[start:end]])
+        start = end
+    return parts
