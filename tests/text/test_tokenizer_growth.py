@@ -1,5 +1,6 @@
 """A tokenizer that grows keeps its pieces, and the model that had it goes on from the same weights."""
 
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from transformer_mt.text.tokenizer_growth import extended, old_parts
 
 OLD = [pair for pair in demo_pairs(200)]
 NEW = ["Ζει μόνος στο μεγάλο σπίτι.", "Το μεγάλο σπίτι είναι δίπλα στη θάλασσα.", "Η θάλασσα είναι μεγάλη 😀"] * 9  # noqa: RUF001  # Greek
+NEAR = ["Elke week slapen er zeven honden.", "De reizigers hebben elke week een huis gehuurd."] * 9
 LONG = "<" + "long" * 60 + ">"  # its length does not fit into seven bits
 
 
@@ -56,9 +58,21 @@ def test_old_pieces_keep_their_ids_and_new_ones_follow(algorithm: str, joint: bo
     fewer = sum(map(len, grown.encode_target(NEW))), sum(map(len, old.encode_target(NEW)))
     assert fewer[0] < 0.6 * fewer[1], "the new pieces are used"
     assert not any(UNK in each for each in ids)
-    unchanged = [line for line, _ in OLD if not added.intersection(grown.source_pieces(grown.encode_source([line])[0]))]
-    assert len(unchanged) > 150
-    assert grown.encode_source(unchanged) == old.encode_source(unchanged), "text without new pieces is cut as before"
+
+
+def ends(tokenizer: Tokenizer, line: str) -> set[int]:
+    """Where the pieces of a line end, in characters."""
+    return set(accumulate(map(len, tokenizer.source_pieces(tokenizer.encode_source([line])[0][:-1]))))
+
+
+def test_with_bpe_new_pieces_only_join_old_ones() -> None:
+    settings = TokenizerConfig(vocab_size=400)
+    old = Tokenizer.train(*map(list, zip(*OLD, strict=True)), settings)
+    after = settings.model_copy(update={"vocab_size": 450, "extend_from": "old"})
+    grown = extended(old, trained(NEAR, after, []), after, [])
+    cut = [(ends(grown, line), ends(old, line)) for pair in OLD for line in pair]
+    assert all(now <= before for now, before in cut)
+    assert sum(now < before for now, before in cut) > 50 and sum(now == before for now, before in cut) > 5
 
 
 def test_each_new_piece_is_put_together_from_old_ones() -> None:
