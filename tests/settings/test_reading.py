@@ -62,6 +62,18 @@ def test_every_configuration_loads_and_survives_being_written(path, tmp_path):
     assert copy.read_text(encoding="utf-8").count("adam_epsilon: ") == 1
 
 
+def test_a_configuration_of_a_former_version_loads_where_its_settings_changed_nothing(load):
+    former = "training: {r_drop: 0.0, on_failed_save: stop, seed: 7}\nfilters: {source_script: null, min_length: 0}\n"
+    assert load(more=former) == load("training.seed=7")
+    for wrong in (
+        "training: {r_drop: 5.0}\n",
+        "training: {on_failed_save: continue}\n",
+        "filters: {source_script: Latn}\n",
+    ):
+        with pytest.raises(ConfigError, match="no such key"):
+            load(more=wrong)
+
+
 def test_there_are_configurations():
     assert "demo_en_de" in [path.stem for path in CONFIGS]
 

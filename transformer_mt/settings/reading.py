@@ -14,7 +14,7 @@ from transformer_mt.base.errors import ConfigError
 from transformer_mt.base.wording import cut
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig
-from transformer_mt.settings.suggestions import MODELS, other_kind, suggestion
+from transformer_mt.settings.suggestions import MODELS, other_kind, remove_former_keys, suggestion
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)$")
 _FLOAT = re.compile(
@@ -103,6 +103,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
         # Values below this key were replaced together with it.
         where = {at: place for at, place in where.items() if at[: len(key)] != key}
         where[key] = place
+    remove_former_keys(values)
     try:
         return Config.model_validate(values)
     except ValidationError as error:

@@ -22,13 +22,27 @@ MODELS: dict[str, type[Section]] = {
     "rnn": RnnConfig,
     "convolutional": ConvolutionalConfig,
 }
-_FEW_KEYS = 9
+_FEW_KEYS = 7
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    tables: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("synonyms.yaml").read_text(encoding="utf-8"))
+    return tables
+
+
+def remove_former_keys(values: dict[str, Any]) -> None:
+    """Remove settings of former versions from a configuration, if their values are what the program does now."""
+    for key, value in _tables()["removed"].items():
+        section, name = key.split(".")
+        if isinstance(values.get(section), dict) and values[section].get(name, ...) == value:
+            del values[section][name]
 
 
 @cache
 def synonyms() -> tuple[dict[str, str], dict[str, str]]:
     """Return two tables by the names of other trainers: the key that means the same; or advice, if no key does."""
-    data = yaml.safe_load(Path(__file__).with_name("synonyms.yaml").read_text(encoding="utf-8"))
+    data = _tables()
     keys = {name: key for key, names in data["keys"].items() for name in names.split()}
     return keys, {name: each["say"] for each in data["advice"] for name in each["names"].split()}
 
