@@ -136,7 +136,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, nearest):
 def test_without_any_near_name_the_sections_are_listed():
     with pytest.raises(
         ConfigError,
-        match=message("no-such-setting", "zzzz", "The keys there are: data_dir, run_dir, corpus, filters"),
+        match=message("no-such-setting", "zzzz", "The keys are: data_dir, run_dir, corpus, filters"),
     ):
         settings_text("zzzz")
 

@@ -22,7 +22,7 @@ MODELS: dict[str, type[Section]] = {
     "rnn": RnnConfig,
     "convolutional": ConvolutionalConfig,
 }
-_FEW_KEYS = 7
+_FEW_KEYS = 9
 
 
 @cache
@@ -96,7 +96,7 @@ def _nearest(name: str, section: str, keys: list[str]) -> str:
     if nearest := difflib.get_close_matches(name, keys, n=1):
         return f"Did you mean '{nearest[0]}'?"
     if len(keys) <= _FEW_KEYS:
-        return f"The keys there are: {', '.join(keys)}."
+        return f"The keys are: {', '.join(keys)}."
     return f"`python -m transformer_mt settings {section}` lists the keys of {section}."
 
 
