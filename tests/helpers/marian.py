@@ -115,9 +115,9 @@ def write_marian(
 def _learn(model, directory: Path, sources: list[str], targets: list[str], updates: int) -> None:
     """Learn a little, so that translations differ and end."""
     tokenizer = load_marian_tokenizer(directory)
-    optimizer = torch.optim.Adam([weight for weight in model.parameters() if weight.requires_grad], lr=3e-3)
+    optimizer = torch.optim.Adam([weight for weight in model.parameters() if weight.requires_grad], lr=8e-3)
     for update in range(updates):
-        part = slice(update * 32 % len(sources), update * 32 % len(sources) + 32)
+        part = slice(update * 20 % len(sources), update * 20 % len(sources) + 20)
         batch = tokenizer(sources[part], text_target=targets[part], return_tensors="pt", padding=True)
         batch["labels"][batch["labels"] == tokenizer.pad_token_id] = -100
         model(**batch).loss.backward()
