@@ -66,9 +66,8 @@ def as_it_is(step):
 
 def fill(model, number):
     """All memory that holds numbers with a point."""
-    for places in (model.position_1D, model.logits_BWV, *model.of_state.values()):
-        for memory in getattr(places, "of_layers", [places]):
-            memory.all.fill_(number)
+    for memory in (model.position_1D, model.logits_BWV, *model.of_state.values()):
+        memory.all.fill_(number)
 
 
 # Against the frozen Transformer
@@ -249,7 +248,7 @@ def test_graphs_do_not_outlive_the_memory_that_they_read(two_forms, sources, mon
         raise MemoryError
 
     with monkeypatch.context() as patched, pytest.raises(MemoryError):
-        patched.setattr(ours.of_state["values_XNK"].of_layers[1], "hold", full)
+        patched.setattr(ours.of_state["values_LXNK"], "hold", full)
         logits_along(ours, sources(9, 7), [2] * 6)
     assert_steps_alike(ours, model, sources(2, 7), [2] * 6)
 
@@ -323,7 +322,7 @@ def test_rows_that_are_no_sentences_are_numbers_too(two_forms, sources):
         fill(ours, math.nan)
         logits_along(ours, sources(count, 7), [*WIDER_AND_NARROWER, *[5] * 20], leaving=(2, 6))
         assert ours.logits_BWV.held.isfinite().all()
-        for held_XYZ in (*ours.of_state["keys_XKN"].held, *ours.of_state["values_XNK"].held):
+        for held_XYZ in (*ours.of_state["keys_LXKN"].held, *ours.of_state["values_LXNK"].held):
             assert held_XYZ.isfinite().all()
 
 

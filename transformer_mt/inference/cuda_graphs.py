@@ -6,7 +6,7 @@ shapes, with which it was captured. So the inputs of a step stay at fixed places
 graphs serve all steps: capturing one takes as long as several steps.
 
 B sentences  W hypotheses of a sentence  S source positions  M source positions, rounded up  N slots of the cache
-D model width  K width of a head  X sentences times heads  V vocabulary
+D model width  K width of a head  L layers  X sentences times heads  V vocabulary
 """
 
 import math
@@ -24,10 +24,13 @@ from transformer_mt.models.interface import DecoderState, Seq2Seq
 
 
 class Memory:
-    """A fixed place for a tensor of each step: `held` is all of it, `shown` is without the rows added by rounding."""
+    """A fixed place for a tensor of each step: `held` is all of it, `shown` is without the rows added by rounding.
 
-    def __init__(self, padding: float = 0.0) -> None:
-        self.padding, self.least = padding, 0
+    Rows are along the axis `of_rows`.
+    """
+
+    def __init__(self, padding: float = 0.0, of_rows: int = 0) -> None:
+        self.padding, self.of_rows, self.least = padding, of_rows, 0
         self.all = self.held = self.shown = torch.empty(0)
 
     def reserve(self, numbers: int) -> None:
@@ -52,31 +55,8 @@ class Memory:
         if x.shape != shape:
             self.held.fill_(self.padding)
         self.held[tuple(map(slice, x.shape))].copy_(x)
-        self.shown = self.held[: len(x)]
+        self.shown = self.held.narrow(self.of_rows, 0, x.shape[self.of_rows])
         return moves
-
-
-class Memories:
-    """Places for one tensor of each layer."""
-
-    def __init__(self, num_layers: int) -> None:
-        self.of_layers = [Memory() for _ in range(num_layers)]
-
-    def reserve(self, numbers: int) -> None:
-        for memory in self.of_layers:
-            memory.reserve(numbers)
-
-    def hold(self, layers: list[Tensor], *shape: int) -> bool:
-        moved = [memory.hold(x, *shape) for memory, x in zip(self.of_layers, layers, strict=True)]
-        return any(moved)
-
-    @property
-    def held(self) -> list[Tensor]:
-        return [memory.held for memory in self.of_layers]
-
-    @property
-    def shown(self) -> list[Tensor]:
-        return [memory.shown for memory in self.of_layers]
 
 
 LEAST = 64  # the fewest slots, and source positions, of a graph
@@ -202,8 +182,8 @@ class CudaGraphTransformer(Seq2Seq):
         self.graphs: dict[_Sizes, Step] = {}
         self.turn, self.width = 0, 1  # width: steps compute the final width of a beam from the start
         self.token_BW, self.position_1D, self.slots_1W, self.logits_BWV = (Memory() for _ in range(4))
-        layers = ("keys_XKN", "values_XNK", "memory_keys_XKM", "memory_values_XMK")
-        self.of_state: dict[str, Memory | Memories] = {name: Memories(len(frozen.decoder)) for name in layers}
+        layers = ("keys_LXKN", "values_LXNK", "memory_keys_LXKM", "memory_values_LXMK")
+        self.of_state = {name: Memory(of_rows=1) for name in layers}
         """The places of the tensors of a FrozenState, by its fields."""
         # `start` masks the padding of sources. Rows added to the mask have 0, because a softmax of only -inf is NaN.
         self.of_state |= {"past_B1WN": Memory(-math.inf), "memory_bias_B11M": Memory()}
@@ -224,10 +204,11 @@ class CudaGraphTransformer(Seq2Seq):
     def _shapes(self, sizes: _Sizes) -> dict[str, tuple[int, ...]]:
         """The shapes of the tensors of a FrozenState of these sizes, by its fields."""
         B, W, N, M = sizes
-        X, K = B * self.frozen.num_heads, self.frozen.model.d_model // self.frozen.num_heads
-        past = {"keys_XKN": (X, K, N), "values_XNK": (X, N, K), "past_B1WN": (B, 1, W, N)}
-        memory = {"memory_keys_XKM": (X, K, M), "memory_values_XMK": (X, M, K), "memory_bias_B11M": (B, 1, 1, M)}
-        return past | memory
+        L, X = len(self.frozen.decoder), B * self.frozen.num_heads
+        K = self.frozen.model.d_model // self.frozen.num_heads
+        past = {"keys_LXKN": (L, X, K, N), "values_LXNK": (L, X, N, K), "past_B1WN": (B, 1, W, N)}
+        memory = {"memory_keys_LXKM": (L, X, K, M), "memory_values_LXMK": (L, X, M, K)}
+        return past | memory | {"memory_bias_B11M": (B, 1, 1, M)}
 
     def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
         return self.frozen.features(source_BS, decoder_input_BT)

@@ -78,13 +78,12 @@ class FrozenState(DecoderState):
     A cached key never moves; `past_B1WN` says which slots belong to the past of a hypothesis.
     """
 
-    keys_XKN: list[Tensor]
-    """One tensor for each layer; also in the lists below."""
-    values_XNK: list[Tensor]
+    keys_LXKN: Tensor
+    values_LXNK: Tensor
     past_B1WN: Tensor
     """Added to scores: 0 at slots that the hypothesis may see, else -inf."""
-    memory_keys_XKM: list[Tensor]
-    memory_values_XMK: list[Tensor]
+    memory_keys_LXKM: Tensor
+    memory_values_LXMK: Tensor
     memory_bias_B11M: Tensor
     """Added to scores: 0 at the source, -inf at padding."""
     position: int
@@ -98,18 +97,17 @@ class FrozenState(DecoderState):
         return replace(self, past_B1WN=self.past_B1WN.gather(2, slots_B1WN))
 
     def keep(self, sentences: Tensor) -> "FrozenState":
-        def kept(layers_XYZ: list[Tensor]) -> list[Tensor]:
-            B, X = len(self.past_B1WN), len(layers_XYZ[0])
-            by_sentence = (x_XYZ.view(B, X // B, *x_XYZ.shape[1:]) for x_XYZ in layers_XYZ)
-            return [x_BHYZ.index_select(0, sentences).flatten(0, 1) for x_BHYZ in by_sentence]
+        def kept(x_LXYZ: Tensor) -> Tensor:
+            x_LBHYZ = x_LXYZ.unflatten(1, (len(self.past_B1WN), -1))
+            return x_LBHYZ.index_select(1, sentences).flatten(1, 2)
 
         return replace(
             self,
-            keys_XKN=kept(self.keys_XKN),
-            values_XNK=kept(self.values_XNK),
+            keys_LXKN=kept(self.keys_LXKN),
+            values_LXNK=kept(self.values_LXNK),
             past_B1WN=self.past_B1WN.index_select(0, sentences),
-            memory_keys_XKM=kept(self.memory_keys_XKM),
-            memory_values_XMK=kept(self.memory_values_XMK),
+            memory_keys_LXKM=kept(self.memory_keys_LXKM),
+            memory_values_LXMK=kept(self.memory_values_LXMK),
             memory_bias_B11M=self.memory_bias_B11M.index_select(0, sentences),
         )
 
@@ -121,8 +119,8 @@ class FrozenState(DecoderState):
             room = ROW * math.ceil(W / 2)  # enough to make copies rare, and little enough to keep attention short
             state = replace(
                 self,
-                keys_XKN=[with_zeros(key_XKN, 2, room) for key_XKN in self.keys_XKN],
-                values_XNK=[with_zeros(value_XNK, 1, room) for value_XNK in self.values_XNK],
+                keys_LXKN=with_zeros(self.keys_LXKN, 3, room),
+                values_LXNK=with_zeros(self.values_LXNK, 2, room),
                 past_B1WN=F.pad(self.past_B1WN, (0, room), value=-math.inf),
             )
         state.past_B1WN[..., self.used : self.used + W].diagonal(dim1=2, dim2=3).zero_()
@@ -199,11 +197,11 @@ class FrozenTransformer(Seq2Seq):
             folded = self.folding(memory_key_LXKM.flatten(0, 1), memory_value_LXMK.flatten(0, 1), bias_BM[0])
         no_slots_LXNK = value_LBHSK[..., :0, :].flatten(1, 2)
         return FrozenState(
-            keys_XKN=list(no_slots_LXNK.transpose(2, 3).unbind()),
-            values_XNK=list(no_slots_LXNK.unbind()),
+            keys_LXKN=no_slots_LXNK.transpose(2, 3),
+            values_LXNK=no_slots_LXNK,
             past_B1WN=bias_B11M.new_empty(B, 1, width, 0),
-            memory_keys_XKM=list(memory_key_LXKM.unbind()),
-            memory_values_XMK=list(memory_value_LXMK.unbind()),
+            memory_keys_LXKM=memory_key_LXKM,
+            memory_values_LXMK=memory_value_LXMK,
             memory_bias_B11M=bias_B11M,
             position=0,
             used=0,
@@ -228,9 +226,9 @@ class FrozenTransformer(Seq2Seq):
         """Logits BWV. Writes the words' keys and values into these slots of the state; does not read its counts."""
         B, W = token_BW.shape
         x_RD = self._embed(self.model.target_embedding, token_BW.flatten(), position_D)
-        pasts = zip(state.keys_XKN, state.values_XNK, strict=True)
+        pasts = zip(state.keys_LXKN, state.values_LXNK, strict=True)
         memories: Iterable[FoldedMemory | tuple[Tensor, Tensor]] = state.folded or zip(
-            state.memory_keys_XKM, state.memory_values_XMK, strict=True
+            state.memory_keys_LXKM, state.memory_values_LXMK, strict=True
         )
         with best_matmul(few=W == 1 or B * self.num_heads < FEW_HEADS):
             for layer, past, memory in zip(self.decoder, pasts, memories, strict=True):
