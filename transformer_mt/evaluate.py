@@ -52,9 +52,8 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import read_json, write_json, write_whole
 from transformer_mt.storage.own_directory import Owner, check_own, hold
-from transformer_mt.terminal import cli, model_arguments
+from transformer_mt.terminal import cli
 from transformer_mt.terminal.evaluate_arguments import check, chosen_metrics, machine, parser, what_ran
-from transformer_mt.terminal.model_arguments import engine_options
 from transformer_mt.terminal.translation_output import TranslationSummary
 
 OWNER = Owner("evaluate", "writes scores here", "evaluate a copy of the model elsewhere")
@@ -109,8 +108,8 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
     Several models form an ensemble, with the test sets and settings of the first. Writes <test>.hypotheses.txt and
     scores.json to evaluation/ in the run; for a model or an export outside a run, to evaluation/ in its directory.
     """
-    options = engine_options(arguments)
-    model, *others = [model_in(path) for path in model_arguments.model_dirs(arguments)]
+    options = cli.engine_options(arguments)
+    model, *others = [model_in(path) for path in cli.model_dirs(arguments)]
     for each in (model, *others):
         check_files(each, options.engine)
     file, output = model / "config.yaml", results_dir(model)

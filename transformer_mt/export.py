@@ -105,21 +105,22 @@ def export(
 
 def export_argos(model_dir: Path, output: Path, quantization: str, overrides: Sequence[str]) -> None:
     """Export for CTranslate2 into a temporary directory, and pack it as a file. Raises the UserErrors of `export`."""
-    from transformer_mt.exporting import argos
+    import_ctranslate2()
+    from transformer_mt.exporting.ctranslate2_format import ARGOS_ENDING, pack_argos, unsupported_in_argos
 
-    if output.suffix != argos.ENDING or output.is_dir():
-        better = output.parent / f"{output.stem or 'model'}{argos.ENDING}"
-        raise UserError(f"{output}: --format argos writes a file that ends in {argos.ENDING}, such as {better}")
+    if output.suffix != ARGOS_ENDING or output.is_dir():
+        better = output.parent / f"{output.stem or 'model'}{ARGOS_ENDING}"
+        raise UserError(f"{output}: --format argos writes a file that ends in {ARGOS_ENDING}, such as {better}")
     check_files(model_dir, "torch")
     trained = read_trained(model_dir, list(overrides))
-    if reason := argos.unsupported(trained):
+    if reason := unsupported_in_argos(trained):
         raise UserError(f"{model_dir} cannot be exported as argos: {reason}")
     if not output.parent.is_dir():
         raise UserError(f"{output.parent} is no directory: make it, or choose another place for the file")
     with TemporaryDirectory() as temporary:
         directory = Path(temporary) / "ctranslate2"
         export(model_dir, directory, "ctranslate2", quantization, overrides)
-        argos.pack(directory, trained, output)
+        pack_argos(directory, trained, output)
 
 
 def _writer(trained: Trained, model_dir: Path, format: Format, quantization: str) -> Callable[[Path], None]:

@@ -6,8 +6,15 @@ from pathlib import Path
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.base.wording import counted
-from transformer_mt.reporting.gathered import SECTIONS, Notes, open_runs
-from transformer_mt.reporting.gathered_texts import choose, gather_corpora, gather_tests, translate
+from transformer_mt.reporting.gathered import (
+    SECTIONS,
+    Notes,
+    choose,
+    gather_corpora,
+    gather_tests,
+    open_runs,
+    translate,
+)
 from transformer_mt.reporting.page import MARK, Report, page_of
 from transformer_mt.reporting.picture_file import check
 from transformer_mt.storage.files import write_whole

@@ -10,7 +10,7 @@ from pathlib import Path
 from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.decoding.scorer import PairScore, Scorer
 from transformer_mt.storage.files import finite
-from transformer_mt.terminal import cli, line_input, model_arguments
+from transformer_mt.terminal import cli, line_input
 from transformer_mt.terminal.line_input import LineInput
 from transformer_mt.terminal.n_best_lists import TAKEN, n_best_lists
 from transformer_mt.text.tokenizer import tagged
@@ -39,8 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_intermixed_args(argv)
     _check(arguments)
     lines, blocks = _blocks(arguments)
-    options = model_arguments.engine_options(arguments)
-    scorer = Scorer.load(model_arguments.model_dirs(arguments), **vars(options))
+    options = cli.engine_options(arguments)
+    scorer = Scorer.load(cli.model_dirs(arguments), **vars(options))
     scorer.tags.check(arguments.tag)
 
     def written() -> Iterator[tuple[int, list[str]]]:
@@ -169,7 +169,7 @@ def _parser() -> argparse.ArgumentParser:
         "  python -m transformer_mt.score runs/de_en/model source.txt nbest.jsonl --add channel --reverse > out.jsonl",
     )
     cli.add_model(parser)
-    model_arguments.add_engine_arguments(parser)
+    cli.add_engine_arguments(parser)
     parser.add_argument(
         "source",
         metavar="SOURCE",

@@ -15,7 +15,7 @@ from transformer_mt.corpora.text_files import is_compressed
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import replacing
-from transformer_mt.terminal import cli, line_input, model_arguments
+from transformer_mt.terminal import cli, line_input
 from transformer_mt.terminal.file_to_file import is_file_to_file, translate_file
 from transformer_mt.terminal.translation_output import OutputForm, TranslationSummary, translate_block, with_prefixes
 
@@ -71,8 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     lines = line_input.open_lines(arguments.input, arguments.errors, arguments.buffer_lines)
     blocks = with_prefixes(lines, arguments.prefix, arguments.errors, arguments.tag)
     with cli.sigterm_raised(), ExitStack() as stack:
-        options = model_arguments.engine_options(arguments)
-        translator = Translator.load(model_arguments.model_dirs(arguments), **vars(options))
+        options = cli.engine_options(arguments)
+        translator = Translator.load(cli.model_dirs(arguments), **vars(options))
         translator.tags.check(arguments.tag)
         decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
         form = OutputForm.of(arguments, decoding)
@@ -100,7 +100,7 @@ def _check_output(arguments: argparse.Namespace) -> None:
             f"--output {path}: `translate` writes plain text or .gz, not {path.suffix}: write "
             f"--output {path.with_suffix('.gz')}, or leave the ending out"
         )
-    directories = [model.resolve() for model in model_arguments.model_dirs(arguments)]
+    directories = [model.resolve() for model in cli.model_dirs(arguments)]
     read = [file for file in (arguments.input, arguments.prefix) if file is not None and file.is_file()]
     is_read = path.is_file() and any(file.samefile(path) for file in read)
     if is_read or Path(os.path.realpath(path)).parent in directories:
@@ -129,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
         "  python -m transformer_mt.translate runs/demo_en_de/model --input lines.txt --json n_best=3 > found.jsonl",
     )
     cli.add_model(parser)
-    model_arguments.add_engine_arguments(parser)
+    cli.add_engine_arguments(parser)
     cli.add_settings(parser, "a setting, such as beam_size=5")
     parser.add_argument(
         "--input", metavar="FILE", type=Path, help="read this file, not standard input; may be a .gz, .zst or .xz"

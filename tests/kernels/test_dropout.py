@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from transformer_mt.kernels.elementary import Dropout, scaled_mask
+from transformer_mt.kernels.matmul import Dropout, scaled_mask
 
 probabilities = pytest.mark.parametrize("probability", [0.1, 0.3, 0.5, 0.9])
 SIZE = 400_000

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from transformer_mt.kernels.elementary import Linear, linear_maps, linear_relu, rows_linear_relu
+from transformer_mt.kernels.matmul import Linear, linear_maps, linear_relu, rows_linear_relu
 
 
 @pytest.mark.parametrize("shape", [(5,), (2, 3, 5), (0, 5)])

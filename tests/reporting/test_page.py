@@ -11,7 +11,7 @@ from helpers.web_page import WebPage, alphas
 from transformer_mt import report
 from transformer_mt.base.errors import EvaluationError
 from transformer_mt.evaluation.comparing import ComparedTest
-from transformer_mt.reporting import gathered_texts
+from transformer_mt.reporting import gathered
 from transformer_mt.reporting.gathered import SECTIONS, open_runs
 from transformer_mt.reporting.page import settings_table, with_code
 
@@ -64,7 +64,7 @@ def test_every_architecture_has_a_report(settings, has_self_attention, tmp_path,
 
 def test_the_attention_of_long_sentences_is_left_out_and_that_is_said(tmp_path, joint_tokenizer, monkeypatch):
     model = write_untrained(tmp_path / "model", joint_tokenizer)
-    monkeypatch.setattr("transformer_mt.reporting.gathered_texts.MOST_PIECES", 3)
+    monkeypatch.setattr("transformer_mt.reporting.gathered.MOST_PIECES", 3)
     output = tmp_path / "report.html"
     assert report.main([str(model), "--sentence", "He sees.", "--output", str(output)]) == 0
     page = WebPage.read(output)
@@ -81,7 +81,7 @@ def test_without_matplotlib_the_error_says_how_to_install_it(tmp_path, monkeypat
 @pytest.mark.parametrize("line", ["b " * 10_000, "b"])
 def test_paired_tests_that_would_take_minutes_are_left_to_evaluate(line, monkeypatch):
     if line == "b":  # or lines of usual length, but too many of them
-        monkeypatch.setattr(gathered_texts, "MOST_COMPARED", 2)
+        monkeypatch.setattr(gathered, "MOST_COMPARED", 2)
     test = ComparedTest("t", [["a"]], [("x", [line]), ("y", ["c"])], "de")
     with pytest.raises(EvaluationError, match=message("paired-tests-too-slow", "--compare x y --test t")):
-        gathered_texts.paired_tests(test)
+        gathered.paired_tests(test)

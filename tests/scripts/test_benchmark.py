@@ -22,7 +22,7 @@ from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import greedy
-from transformer_mt.kernels import elementary
+from transformer_mt.kernels import matmul
 from transformer_mt.kernels.device import Device, choose_device
 from transformer_mt.preparing.data_files import write_encoded
 from transformer_mt.settings.model_settings import TransformerConfig
@@ -103,7 +103,7 @@ def test_updates_of_the_peer_are_ours(both, corpus, race):
 def test_peer_drops_out_where_ours_does(both, corpus, race, monkeypatch):
     """Dropout that scales instead, as often as it is applied."""
     monkeypatch.setattr(torch.nn.functional, "dropout", lambda x, p, training, inplace: x * (1 - p) if training else x)
-    monkeypatch.setattr(elementary, "scaled_mask", lambda x, probability: torch.full_like(x, 1 - probability))
+    monkeypatch.setattr(matmul, "scaled_mask", lambda x, probability: torch.full_like(x, 1 - probability))
     ours, peer = both(dropout=0.3)
     without, _ = next(losses(ours, peer, corpus, race, rate=0.0))
     expected, loss = next(losses(ours.train(), peer.train(), corpus, race, rate=0.0))

@@ -114,7 +114,7 @@ def test_files_are_counted_before_a_line_is_taken(tmp_path, others, code, line):
     (tmp_path / "lines").write_text("a\nb")
     (tmp_path / "others").write_text(others)
     with pytest.raises(CorpusError, match=message(code, "others", line)):
-        beside(open_lines(tmp_path / "lines", "strict", 1), tmp_path / "others", "strict")
+        next(beside(open_lines(tmp_path / "lines", "strict", 1), tmp_path / "others", "strict"))
 
 
 def test_a_pipe_beside_a_file_is_not_read_to_be_counted(tmp_path):

@@ -7,8 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from transformer_mt.base.errors import CorpusError
-from transformer_mt.corpora.corpus import BadPair, Corpus, blocks_of_file
-from transformer_mt.corpora.local_files import local_files
+from transformer_mt.corpora.corpus import BadPair, Corpus, blocks_of_file, local_files
 from transformer_mt.corpora.parallel import files_of, open_parallel, open_zip
 from transformer_mt.corpora.rows import digest_of_hub, open_hub, open_jsonl, open_parquet
 from transformer_mt.corpora.tables import open_csv, open_tsv

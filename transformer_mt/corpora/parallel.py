@@ -10,8 +10,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.wording import counted
-from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file
-from transformer_mt.corpora.local_files import local_files, parallel_files
+from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, local_files, parallel_files
 from transformer_mt.corpora.text_files import (
     BadLine,
     ByteStream,

@@ -12,14 +12,14 @@ from typing import IO, Any
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.wording import counted, cut
-from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, needed, pair_of_texts
-from transformer_mt.corpora.local_files import open_files
+from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, open_files, pair_of_texts
 from transformer_mt.corpora.text_files import (
     BadLine,
     Survey,
     all_lines,
     check_same,
     is_compressed,
+    needed,
     opened,
     opened_again,
     survey_of,

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.wording import counted, cut
-from transformer_mt.corpora.corpus import LOW_SCORE, BadPair, Block, Corpus, blocks_of_file, pair_of_texts
-from transformer_mt.corpora.local_files import open_files
+from transformer_mt.corpora.corpus import LOW_SCORE, BadPair, Block, Corpus, blocks_of_file, open_files, pair_of_texts
 from transformer_mt.corpora.text_files import BadLine, Survey, all_lines, opened_again
 from transformer_mt.settings.corpus_settings import PairedText
 

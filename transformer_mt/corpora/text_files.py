@@ -2,9 +2,11 @@
 
 import gzip
 import hashlib
+import importlib
 import io
 import logging
 import lzma
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,11 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any, Literal, NamedTuple
 
 from transformer_mt.base.errors import CorpusError
-from transformer_mt.corpora.corpus import LONGEST, needed
 
+LONGEST = 1_000_000  # bytes of a line: more than any sentence; a file without line ends must not fill the memory
 COMPRESSED = (".gz", ".zst", ".xz")
 # The first bytes of these files, which reveal a compressed file with a wrong name.
 _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\x00": ".xz"}
@@ -29,6 +32,22 @@ _OTHER_MAGIC = {
 
 # The errors of reading a file that is cut off, damaged, or compressed in another way.
 Damage = (OSError, EOFError, zlib.error, lzma.LZMAError)
+
+
+def needed(module: str, what: str, otherwise: str) -> ModuleType:
+    """Import a module at its first use, because some take most of a second, and some machines do not have them.
+
+    Raises CorpusError if that fails. `what` is the beginning of its message, and says why the module is needed;
+    `otherwise` is the end, and says what the user can do without the module.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise CorpusError(
+            f"{what}, but the package that reads it cannot be imported ({error}). Install it: {sys.executable} -m pip "
+            f"install {package}. Or {otherwise}"
+        ) from None
 
 
 def is_compressed(path: Path) -> bool:

@@ -9,9 +9,16 @@ from typing import Any
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.wording import cut
-from transformer_mt.corpora.corpus import OTHER_LANGUAGES, BadPair, Block, Corpus, blocks_of_file, needed, pair_of_texts
-from transformer_mt.corpora.local_files import open_files
-from transformer_mt.corpora.text_files import opened_again
+from transformer_mt.corpora.corpus import (
+    OTHER_LANGUAGES,
+    BadPair,
+    Block,
+    Corpus,
+    blocks_of_file,
+    open_files,
+    pair_of_texts,
+)
+from transformer_mt.corpora.text_files import needed, opened_again
 from transformer_mt.settings.corpus_settings import PairedText
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"

@@ -72,20 +72,10 @@ class Utf8:
 
         Returns which hypotheses, AW, end inside a character; None if the host knows that none does.
         """
-        if scores_AWV.is_cuda:
-            return self.forbid_without_waiting_(scores_AWV, tokens_AWT)
-        if self.not_ascii.isdisjoint(tokens_AWT[..., -1].flatten().tolist()):  # nearly always
+        # The host does not wait for a GPU to learn whether this would be enough there.
+        if not scores_AWV.is_cuda and self.not_ascii.isdisjoint(tokens_AWT[..., -1].flatten().tolist()):
             scores_AWV.index_fill_(-1, self.never_first_L, -math.inf)
             return None
-        state_AW = self._state(tokens_AWT)
-        is_inside_AW = state_AW > 0
-        inside_NV = scores_AWV[is_inside_AW].masked_fill_(self.is_forbidden_SV[state_AW[is_inside_AW]], -math.inf)
-        scores_AWV.index_fill_(-1, self.never_first_L, -math.inf)
-        scores_AWV[is_inside_AW] = inside_NV
-        return is_inside_AW
-
-    def forbid_without_waiting_(self, scores_AWV: Tensor, tokens_AWT: Tensor) -> Tensor:
-        """The same, but writes all scores, so that the host need not wait for a GPU to learn which ones to write."""
         state_AW = self._state(tokens_AWT)
         scores_AWV.masked_fill_(self.is_forbidden_SV[state_AW], -math.inf)
         return state_AW > 0

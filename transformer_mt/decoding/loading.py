@@ -185,13 +185,11 @@ def _load_torch_engine(
 def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer, plain: bool) -> "Seq2Seq":
     """The model in one directory. Raises CheckpointError if it was trained with another tokenizer."""
     from transformer_mt.inference.fast import build_model
-    from transformer_mt.storage.weights import load_weights, read_metadata, read_weights
+    from transformer_mt.storage.weights import copy_weights, read_metadata, read_weights
 
     file = directory / "model.safetensors"
-    metadata = read_metadata(file)
+    weights, metadata = read_weights(file), read_metadata(file)
     trained_with = metadata.get("tokenizer", "")
-    if not trained_with:
-        read_weights(file)  # raises an error if the file is damaged
     if trained_with != tokenizer.digest:
         raise CheckpointError(
             f"{file} was trained with another tokenizer (digest {trained_with[:8] or 'unknown'}) than the one in "
@@ -200,7 +198,7 @@ def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer, pla
         )
     kernels: Kernels = "plain" if plain else "fast"
     model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size, kernels)
-    load_weights(model, file)
+    copy_weights(weights, model, file)
     if warning := stale_warning(directory, metadata):
         _log.warning(warning)
     return model

@@ -1,8 +1,12 @@
-"""Writes a model in the format of CTranslate2 (github.com/OpenNMT/CTranslate2).
+"""Writes a model in the format of CTranslate2 (github.com/OpenNMT/CTranslate2), and packs it for Argos Translate.
+
+Argos Translate and LibreTranslate install an .argosmodel.
 
 D model width  V vocabulary  T positions
 """
 
+import json
+import zipfile
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -10,7 +14,7 @@ from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
 from ctranslate2.specs.common_spec import Activation, LayerNormSpec, LinearSpec
 from ctranslate2.specs.transformer_spec import FeedForwardSpec, TransformerSpec
 
-from transformer_mt.base.languages import BOS, EOS, UNK
+from transformer_mt.base.languages import BOS, EOS, UNK, short_code
 from transformer_mt.decoding.ctranslate2_engine import search_options
 from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, Trained
 from transformer_mt.models.attention_weights import index_of
@@ -19,7 +23,19 @@ from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.reading import dump_config
 from transformer_mt.settings.search_settings import DecodingConfig
-from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.files import replacing, write_whole
+from transformer_mt.version import __version__
+
+ARGOS_ENDING = ".argosmodel"
+_ARGOS_VERSION = "1.9.0"  # the oldest version that reads this form
+_MODEL_FILES = ("config.json", "model.bin", "shared_vocabulary.json")
+_NAMES = dict(
+    pair.split(":")
+    for pair in "ar:Arabic bg:Bulgarian cs:Czech da:Danish de:German el:Greek en:English es:Spanish et:Estonian "
+    "fi:Finnish fr:French he:Hebrew hi:Hindi hu:Hungarian id:Indonesian is:Icelandic it:Italian ja:Japanese ko:Korean "
+    "lt:Lithuanian lv:Latvian nl:Dutch no:Norwegian pl:Polish pt:Portuguese ro:Romanian ru:Russian sk:Slovak "
+    "sl:Slovenian sv:Swedish th:Thai tr:Turkish uk:Ukrainian vi:Vietnamese zh:Chinese".split()
+)
 
 
 def write(trained: Trained, directory: Path, quantization: str) -> None:
@@ -97,9 +113,10 @@ def _fill_embeddings(spec: TransformerSpec, trained: Trained) -> None:
         positions_TD = trained.weights["positions.table_TD"]
     else:
         positions_TD = sinusoidal(model.max_positions, model.d_model).numpy()
-    spec.encoder.embeddings[0].weight = trained.source_embedding_VD
-    spec.decoder.embeddings.weight = trained.target_embedding_VD
-    spec.decoder.projection.weight = trained.output_VD
+    target_VD = trained.weights["target_embedding.weight"]
+    spec.encoder.embeddings[0].weight = trained.weights.get("source_embedding.weight", target_VD)
+    spec.decoder.embeddings.weight = target_VD
+    spec.decoder.projection.weight = trained.weights.get("output_embedding.weight", target_VD)
     if model.output_bias:
         spec.decoder.projection.bias = trained.weights["output_bias_V"]
     for side in (spec.encoder, spec.decoder):
@@ -133,3 +150,39 @@ def _fill_linear(spec: LinearSpec, trained: Trained, name: str) -> None:
 
 def _fill_norm(spec: LayerNormSpec, trained: Trained, name: str) -> None:
     spec.gamma, spec.beta = trained.weights[f"{name}.weight"], trained.weights[f"{name}.bias"]
+
+
+def unsupported_in_argos(trained: Trained) -> str | None:
+    """The reason why Argos Translate cannot run this model; None if it can."""
+    if trained.tokenizer.source is not trained.tokenizer.target:
+        return "an .argosmodel has one sentencepiece model, and this model has one for each language"
+    if trained.config.corpus.tags:
+        return "Argos Translate writes no tags before sources, which this model needs"
+    return None
+
+
+def pack_argos(directory: Path, trained: Trained, output: Path) -> None:
+    """Write an export for CTranslate2, which is in `directory`, as the .argosmodel `output`, completely or not at all.
+
+    It is a zip archive of one directory, with metadata.json, the model of CTranslate2 in model/, and
+    sentencepiece.model.
+    """
+    source, target = (
+        short_code(code) for code in (trained.config.corpus.source_language, trained.config.corpus.target_language)
+    )
+    name = f"translate-{source}_{target}-1_0"
+    metadata = {
+        "package_version": "1.0",
+        "argos_version": _ARGOS_VERSION,
+        "from_code": source,
+        "from_name": _NAMES.get(source, source),
+        "to_code": target,
+        "to_name": _NAMES.get(target, target),
+    }
+    readme = f"# {metadata['from_name']} to {metadata['to_name']}\n\nMade by transformer_mt {__version__}.\n"
+    with replacing(output) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"{name}/metadata.json", json.dumps(metadata, indent=2) + "\n")
+        archive.writestr(f"{name}/README.md", readme)
+        archive.write(directory / "tokenizer.model", f"{name}/sentencepiece.model")
+        for part in _MODEL_FILES:
+            archive.write(directory / part, f"{name}/model/{part}")

@@ -42,18 +42,6 @@ class Trained:
         assert isinstance(self.config.model, TransformerConfig), "`unsupported_setting` has rejected other kinds"
         return self.config.model
 
-    @property
-    def source_embedding_VD(self) -> Array:
-        return self.weights.get("source_embedding.weight", self.target_embedding_VD)
-
-    @property
-    def target_embedding_VD(self) -> Array:
-        return self.weights["target_embedding.weight"]
-
-    @property
-    def output_VD(self) -> Array:
-        return self.weights.get("output_embedding.weight", self.target_embedding_VD)
-
 
 def read_trained(model_dir: Path, overrides: list[str]) -> Trained:
     """Read a model directory that was checked before. `overrides` change its settings of decoding."""

@@ -206,9 +206,10 @@ class CudaGraphTransformer(Seq2Seq):
         B, W, N, M = sizes
         L, X = len(self.frozen.decoder), B * self.frozen.num_heads
         K = self.frozen.model.d_model // self.frozen.num_heads
-        past = {"keys_LXKN": (L, X, K, N), "values_LXNK": (L, X, N, K), "past_B1WN": (B, 1, W, N)}
-        memory = {"memory_keys_LXKM": (L, X, K, M), "memory_values_LXMK": (L, X, M, K)}
-        return past | memory | {"memory_bias_B11M": (B, 1, 1, M)}
+        return {
+            **{"keys_LXKN": (L, X, K, N), "values_LXNK": (L, X, N, K), "past_B1WN": (B, 1, W, N)},
+            **{"memory_keys_LXKM": (L, X, K, M), "memory_values_LXMK": (L, X, M, K), "memory_bias_B11M": (B, 1, 1, M)},
+        }
 
     def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
         return self.frozen.features(source_BS, decoder_input_BT)

@@ -18,7 +18,7 @@ from transformer_mt.base.languages import PAD
 from transformer_mt.base.memory import machine_memory
 from transformer_mt.kernels import top_words
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
-from transformer_mt.kernels.elementary import Dropout, Linear, linear, linear_maps, linear_relu
+from transformer_mt.kernels.matmul import Dropout, Linear, linear, linear_maps, linear_relu
 from transformer_mt.kernels.packed_attention import Segments, packed_self_attention
 from transformer_mt.models.attention import Memory, MultiHeadAttention, Sight
 from transformer_mt.models.convolutional import Convolutional

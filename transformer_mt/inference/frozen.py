@@ -98,7 +98,7 @@ class FrozenState(DecoderState):
 
     def keep(self, sentences: Tensor) -> "FrozenState":
         def kept(x_LXYZ: Tensor) -> Tensor:
-            x_LBHYZ = x_LXYZ.unflatten(1, (len(self.past_B1WN), -1))
+            x_LBHYZ: Tensor = x_LXYZ.unflatten(1, (len(self.past_B1WN), -1))  # type: ignore[no-untyped-call]
             return x_LBHYZ.index_select(1, sentences).flatten(1, 2)
 
         return replace(

@@ -1,4 +1,7 @@
-"""Reads the content of a report from runs, as plain values, with sentences about missing content."""
+"""Gathers the content of a report from runs, as plain values, with sentences about missing content.
+
+L layers  H heads  N rows  M columns
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,20 +9,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from pydantic import TypeAdapter
 
-from transformer_mt.base.errors import CheckpointError, UserError
+from transformer_mt.base.errors import CheckpointError, EvaluationError, TranslationError, UserError
+from transformer_mt.base.languages import has_spaces, split_units
 from transformer_mt.base.wording import counted
-from transformer_mt.evaluation.evaluated_texts import model_in, results_dir
+from transformer_mt.decoding.translator import PairAttention, Translator
+from transformer_mt.evaluation.comparing import ComparedTest, comparison, read_translations
+from transformer_mt.evaluation.evaluated_texts import TestSet, model_in, read_test_sets, results_dir
 from transformer_mt.evaluation.scores_json import Results, read_scores
+from transformer_mt.models.attention_weights import FloatArray
+from transformer_mt.reporting import charts
 from transformer_mt.reporting.charts import Chart
 from transformer_mt.reporting.log_lines import CURVES, LogLine, read_log
+from transformer_mt.reporting.plot_attention import Side, Word, joined, words_of_pieces
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import CONFIG, MODEL, checkpoint_path, saved_steps
 from transformer_mt.storage.files import read_json
-from transformer_mt.storage.records import STARTS, Start
+from transformer_mt.storage.records import STARTS, Start, Summary
 from transformer_mt.storage.weights import read_metadata, read_tensors
+from transformer_mt.text.tokenizer import Tokenizer
 
 SECTIONS = {
     "training": "What was trained on what",
@@ -185,3 +196,172 @@ def read_record(path: Path, form: TypeAdapter[Form], writer: str) -> Form:
         raise CheckpointError(f"{path} is missing; `{writer}` writes it") from None
     except (OSError, ValueError):
         raise CheckpointError(f"{path} is damaged, or was not written by `{writer}`") from None
+
+
+SAMPLES = 8  # number of lines of each test set to show
+
+
+def gather_tests(runs: Sequence[Run], notes: Notes) -> list[TestReport]:
+    """Gather all test sets on which a run was evaluated."""
+    names = dict.fromkeys(name for run in runs for name in run.results)
+    return [_test(name, [run for run in runs if name in run.results], notes) for name in names]
+
+
+def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
+    report = TestReport(name, {run.name: run.results[name].model_dump(mode="json", exclude_none=True) for run in runs})
+    text, translations = _texts(name, runs, notes["translations"])
+    if text is None:
+        notes["translations"].append(f"The translations of {name} are left out, because none can be shown.")
+        return report
+    last = len(text.sources) - 1
+    lines = sorted({round(number * last / (SAMPLES - 1)) for number in range(SAMPLES)})
+    report.samples = [_sample(text, translations, line) for line in lines]
+    report.worst = _worst(report.scored, text, translations)
+    if len(translations) > 1:
+        _, language = runs[0].config.corpus.languages_of_test(name)
+        test = ComparedTest(name, text.references, list(translations.items()), language)
+        with left_out(notes["scores"], "The paired tests are left out: "):
+            report.comparison = paired_tests(test)
+    return report
+
+
+def _texts(name: str, runs: Sequence[Run], notes: list[str]) -> tuple[TestSet | None, dict[str, list[str]]]:
+    """Return the text of the test set, and the translations of all runs that have translated this text."""
+    first: TestSet | None = None
+    translations = dict[str, list[str]]()
+    for run in runs:
+        with left_out(notes, f"The translations of {run.name} are left out: "):
+            own = read_test_sets(Path(run.config.data_dir), [name])[name]
+            lines = read_translations(run.name, model_in(run.directory), name, own, run.results[name])
+            if first is not None and own != first:
+                raise EvaluationError(f"its test set {name} has other sentences")
+            if not own.sources or len(lines) != len(own.sources):
+                raise EvaluationError(
+                    f"there are {len(lines):,} translations of {len(own.sources):,} sentences. Run "
+                    f"`python -m transformer_mt.evaluate {run.name}` again"
+                )
+            first, translations[run.name] = own, lines
+    return first, translations
+
+
+def _sample(text: TestSet, translations: dict[str, list[str]], line: int, note: str = "") -> Sample:
+    """Return the sample for the line with this number, from 0."""
+    lines = {name: translated[line] for name, translated in translations.items()}
+    return Sample(line + 1, text.sources[line], text.references[0][line], lines, note)
+
+
+def _worst(scored: dict[str, dict[str, Any]], text: TestSet, translations: dict[str, list[str]]) -> list[Sample]:
+    """Return the worst lines of each run, according to its analysis."""
+    notes = dict[int, list[str]]()
+    for name in translations:
+        for worst in scored[name].get("analysis", {}).get("worst", []):
+            if 1 <= worst["line"] <= len(text.sources):
+                notes.setdefault(worst["line"] - 1, []).append(f"chrF2 of {name}: {worst['chrf']:.1f}")
+    return [_sample(text, translations, line, "; ".join(found)) for line, found in notes.items()]
+
+
+def paired_tests(test: ComparedTest) -> dict[str, Any]:
+    """Return the paired tests of the runs with the first one. Raises EvaluationError if they would take minutes."""
+    lines = [line for text in (*(lines for _, lines in test.systems), *test.references) for line in text]
+    if sum(map(len, lines)) > MOST_COMPARED or max(map(len, lines)) > LONGEST_COMPARED:
+        command = f"--compare {' '.join(name for name, _ in test.systems)} --test {test.name}"
+        raise EvaluationError(f"they take minutes for so much text; run `python -m transformer_mt.evaluate {command}`")
+    return comparison(test, ("bleu", "chrf"))
+
+
+MOST_COMPARED, LONGEST_COMPARED = 3_000_000, 10_000  # in characters: of all texts; of a line (n-grams take seconds)
+N_BEST = 3
+SENTENCES = 3  # the number of sentences of the test set to translate if the user gives none
+MOST_PIECES = 100  # of a sentence or a translation: a drawing of more pieces would be unreadable
+_UNITS = range(5, 25)  # the lengths, in words, of sentences to choose from the test set
+
+
+def choose(tests: Sequence[TestReport], runs: Sequence[Run]) -> list[str]:
+    """Choose sentences of the test sets: the first samples that are neither short nor long."""
+    spaced = has_spaces(runs[0].config.corpus.source_language)
+    sources = list(dict.fromkeys(sample.source for test in tests for sample in test.samples))
+    usual = [source for source in sources if len(split_units(source, spaced)) in _UNITS]
+    return (usual or sources)[:SENTENCES]
+
+
+def translate(runs: Sequence[Run], sentences: Sequence[str], notes: Notes) -> list[Shown]:
+    """Translate each sentence with each model."""
+    if not sentences:
+        notes["translations"].append("There are no sentences of a test set: give some with --sentence TEXT.")
+    found = list[Shown]()
+    for run in runs if sentences else ():
+        if run.model is None:
+            notes["translations"].append(
+                f"{run.name} has no model yet: run `python -m transformer_mt.average {run.name}`."
+            )
+            continue
+        with (
+            left_out(notes["translations"], f"{run.name} translates nothing here: "),
+            Translator.load(run.model, "cpu", workers=1) as translator,
+        ):
+            for sentence in sentences:
+                with left_out(notes["translations"], f"{run.name} does not translate “{sentence}”: "):
+                    found.append(_shown(run, translator, sentence, f"s{len(found)}", notes))
+    return found
+
+
+def _shown(run: Run, translator: Translator, sentence: str, key: str, notes: Notes) -> Shown:
+    decoding = translator.decoding
+    beam_size = max(decoding.beam_size, N_BEST)
+    [translations] = translator.translations([sentence], decoding, beam_size=beam_size, n_best=N_BEST)
+    corpus, attention = run.config.corpus, list[Chart]()
+    spaced = has_spaces(corpus.source_language), has_spaces(corpus.target_language)
+    with left_out(notes["attention"], f"{run.name}, “{sentence}”: "):
+        weights = translator.attention(sentence, decoding=decoding)
+        if max(len(weights.source), len(weights.target)) > MOST_PIECES:
+            raise TranslationError(f"attention is drawn only up to {MOST_PIECES} pieces; choose a shorter sentence")
+        attention = charts_of(weights, spaced, key)
+    return Shown(run.name, sentence, [(each.text, each.score) for each in translations], attention)
+
+
+def charts_of(found: PairAttention, spaced: tuple[bool, bool], key: str) -> list[Chart]:
+    """Draw attention to the source between pieces and, if the model has it, self-attention between words."""
+    source = words_of_pieces(found.source, spaced[0], ends=True)
+    target = words_of_pieces(found.target, spaced[1], ends=True)
+    before = words_of_pieces(found.target_before, spaced[1], begins=True)
+    rows, columns = Side("translation", _readable(found.target)), Side("source", _readable(found.source))
+    return [
+        charts.attention(f"{key}-cross", "From the translation to the source", found.cross_LHTS, rows, columns),
+        *_of_words(f"{key}-encoder", "From the source to itself", found.encoder_LHSS, source, source),
+        *_of_words(f"{key}-decoder", "From the translation to what precedes it", found.decoder_LHTT, target, before),
+    ]
+
+
+def _of_words(
+    key: str, title: str, weights_LHTS: FloatArray, rows: Sequence[Word], columns: Sequence[Word]
+) -> list[Chart]:
+    if not len(weights_LHTS):
+        return []
+    weights_LHNM = np.stack([joined(weights_HTS, rows, columns) for weights_HTS in weights_LHTS])
+    words, seen = Side("word", [word.text for word in rows]), Side("looks at", [word.text for word in columns])
+    return [charts.attention(key, title, weights_LHNM, words, seen)]
+
+
+def _readable(pieces: Sequence[str]) -> list[str]:
+    return [piece.replace("\u2581", "\u00b7") for piece in pieces]
+
+
+def gather_corpora(runs: Sequence[Run], notes: Notes) -> dict[str, Summary]:
+    """Read prepare.json of each data_dir."""
+    found = dict[str, Summary]()
+    for run in runs:
+        if (data_dir := run.config.data_dir) in found:
+            continue
+        with left_out(notes["corpus"], f"The corpus of {run.name} is not described: "):
+            summary = read_record(Path(data_dir) / "prepare.json", TypeAdapter(Summary), "prepare")
+            if _tokenizer_digest(run) not in (None, summary.tokenizer_digest):
+                raise CheckpointError(f"{data_dir} was prepared again after the training")
+            found[data_dir] = summary
+    return found
+
+
+def _tokenizer_digest(run: Run) -> str | None:
+    try:
+        return Tokenizer.load(model_in(run.directory)).digest
+    except UserError:
+        return None  # the run has no tokenizer yet, so it cannot be compared with the data

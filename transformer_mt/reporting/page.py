@@ -13,8 +13,7 @@ from transformer_mt.corpora.filters import REASONS
 from transformer_mt.evaluation.analysis import SUSPICIOUS
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.charts import Chart
-from transformer_mt.reporting.gathered import SECTIONS, Notes, Run, Shown, TestReport
-from transformer_mt.reporting.gathered_texts import N_BEST
+from transformer_mt.reporting.gathered import N_BEST, SECTIONS, Notes, Run, Shown, TestReport
 from transformer_mt.reporting.log_lines import CURVES, lines_of
 from transformer_mt.settings.reading import flat_settings
 from transformer_mt.storage.records import Summary

@@ -69,11 +69,6 @@ def read_metadata(path: Path) -> dict[str, str]:
         return {}
 
 
-def load_weights(model: nn.Module, path: Path) -> None:
-    """Copy the weights in a file into a model. Raises the CheckpointErrors of `read_weights` and `copy_weights`."""
-    copy_weights(read_weights(path), model, path)
-
-
 def copy_weights(weights: Mapping[str, Tensor], model: nn.Module, path: Path) -> None:
     """Copy weights, which are from a file or checkpoint `path`, into a model. Raises the error of `check_shapes`."""
     check_shapes(weights, model, path)

@@ -11,7 +11,7 @@ from transformer_mt.decoding.loading import EngineOptions
 from transformer_mt.evaluation.metrics import ALL_METRICS, METRICS, MetricName
 from transformer_mt.storage.checksums import weights_sha256
 from transformer_mt.storage.records import processor, versions
-from transformer_mt.terminal import cli, model_arguments
+from transformer_mt.terminal import cli
 
 
 def what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="try these settings, such as beam_size=4,8, on the validation set, and use the best for the test sets",
     )
-    model_arguments.add_engine_arguments(found)
+    cli.add_engine_arguments(found)
     _add_arguments_of_scores(found)
     return found
 

@@ -1,18 +1,22 @@
 """Translates a file into a file, part by part, in one process or on all ranks of torchrun. After a kill, it resumes.
 
-It keeps the parts next to the output until it has all of them. Then it joins them in order.
+It keeps the parts in a directory beside the output until it has all of them. Then it joins them in order. Each part is
+a file that appears when it is complete: the checksum of all that follows, a line of JSON with notes, and then the
+content. The file parts.json describes the output to which the parts belong.
 """
 
 import gzip
 import hashlib
+import json
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from transformer_mt.base import torchrun
@@ -23,10 +27,10 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.checksums import EXPORT_FILES, read_sums
-from transformer_mt.storage.files import is_stream, replacing
-from transformer_mt.storage.output_parts import OutputParts
+from transformer_mt.storage.files import OWN_SUFFIX, is_stream, parse_json, read_json, replacing, target_of, write_json
+from transformer_mt.storage.own_directory import LOCK, Owner, hold
+from transformer_mt.terminal.cli import engine_options, model_dirs
 from transformer_mt.terminal.line_input import open_lines
-from transformer_mt.terminal.model_arguments import engine_options, model_dirs
 from transformer_mt.terminal.translation_output import (
     Block,
     OutputForm,
@@ -41,6 +45,89 @@ if TYPE_CHECKING:
 _FORMAT = 5  # the format of parts.json and of the parts
 _MAX_WAIT = timedelta(days=365)  # for other ranks, as long as they run
 _MAX_DELAY = 120.0  # seconds until a network file system shows a file that another machine has written
+
+
+RECORD = "parts.json"
+OWNER = Owner("translate", "writes the parts of the output there", "name another --output")
+
+
+class OutputParts:
+    """The directory of the parts of an output until the output is complete. Parts are numbered from 0."""
+
+    def __init__(self, output: Path) -> None:
+        """Raises OSError if the links at `output` form a circle."""
+        target = target_of(output) if output.is_symlink() else output  # messages show the path that was typed
+        self.directory = target.with_name(f"{target.name}.parts")
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Make or reuse the directory, and lock it, as `hold` does. At the end, delete it if it has no parts."""
+        with hold(self.directory, OWNER):
+            try:
+                yield
+            finally:
+                if not self.numbers():
+                    with suppress(OSError):  # the directory may contain files that are not from this program
+                        for path in self.directory.glob(f".*{OWN_SUFFIX}"):  # the remains of a killed process
+                            path.unlink()
+                        (self.directory / RECORD).unlink(missing_ok=True)
+                        (self.directory / LOCK).unlink()
+                        self.directory.rmdir()
+
+    def begin(self, record: Mapping[str, Any]) -> None:
+        """Write the description of the output, before its first part. Raises UserError."""
+        write_json(self.directory / RECORD, record)
+
+    def record(self) -> dict[str, Any]:
+        """Return the description that `begin` wrote. Raises DirectoryError if it is damaged."""
+        try:
+            found: dict[str, Any] = {**read_json(self.directory / RECORD)}
+        except (OSError, ValueError, TypeError) as error:
+            raise DirectoryError(f"{self.directory / RECORD}: cannot be read ({error}); {self.begin_anew()}") from None
+        return found
+
+    def begin_anew(self) -> str:
+        """Return advice for a user who does not want to resume from these parts."""
+        return f"to begin again, delete the directory {self.directory}; or name another --output"
+
+    def path(self, number: int) -> Path:
+        """Return the file of a part."""
+        return self.directory / f"{number:06d}"
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the existing parts, in rising order."""
+        return sorted(int(path.name) for path in self.directory.glob("[0-9]*") if path.name.isdecimal())
+
+    def write(self, number: int, notes: Mapping[str, Any], content: bytes) -> None:
+        """Write a part in one step that survives a power failure. Raises UserError if writing fails."""
+        checked = json.dumps(notes).encode() + b"\n" + content
+        with replacing(self.path(number), durable=True) as file:
+            file.write(_checksum(checked) + b"\n" + checked)
+
+    def read(self, number: int, output: BinaryIO | None = None) -> dict[str, Any]:
+        """Return the notes of a part, and append its content to the output. Raises DirectoryError if it is damaged."""
+        try:
+            checksum, _, checked = self.path(number).read_bytes().partition(b"\n")
+            if checksum != _checksum(checked):
+                raise ValueError("its checksum has changed")
+            written, _, content = checked.partition(b"\n")
+            notes: dict[str, Any] = {**parse_json(written.decode())}
+        except (FileNotFoundError, ValueError, TypeError) as error:
+            raise DirectoryError(
+                f"{self.path(number)}: is damaged ({error}): delete it, and the same command makes this part again"
+            ) from None
+        if output is not None:
+            output.write(content)
+        return notes
+
+    def delete_all(self) -> None:
+        """Delete all parts, after the output is complete."""
+        for number in self.numbers():
+            self.path(number).unlink()
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
 
 
 @dataclass(frozen=True)

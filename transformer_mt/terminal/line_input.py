@@ -145,19 +145,15 @@ def write_output(lines: LineInput, written: Iterable[tuple[int, Iterable[str]]])
 
 
 def beside(lines: LineInput, path: Path, errors: InvalidText) -> Iterator[tuple[list[str], list[str]]]:
-    """Return each block with the lines of a second file that belong to it.
+    """Yield each block with the lines of a second file that belong to it.
 
-    Raises CorpusError if the two have different numbers of lines: at once if the lines of both can be counted,
-    otherwise at the end of the shorter one.
+    Raises CorpusError if the two have different numbers of lines: before the first block if the lines of both can be
+    counted, otherwise at the end of the shorter one.
     """
     if lines.num_lines is not None and path.is_file():
         _check_equal(path, survey(path).num_lines, lines.num_lines)
-    return _beside(lines.blocks, path, errors)
-
-
-def _beside(blocks: Iterator[list[str]], path: Path, errors: InvalidText) -> Iterator[tuple[list[str], list[str]]]:
     others, done = read_lines(path, errors), 0
-    for block in blocks:
+    for block in lines.blocks:
         found = list(islice(others, len(block)))
         _check_equal(path, done + len(found), done + len(block))
         yield block, found

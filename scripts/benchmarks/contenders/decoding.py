@@ -15,7 +15,7 @@ from benchmarks.environment import SCRIPTS, PeerError, own_path
 from benchmarks.training_text import nn_transformer_weights
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.weights import load_weights
+from transformer_mt.storage.weights import copy_weights, read_weights
 from transformer_mt.text.tokenizer import Tokenizer
 
 SENTENCES = (16, 32, 64, 128, 256)  # batch sizes to choose from
@@ -207,7 +207,7 @@ def plain_weights(model_dir: Path, directory: Path) -> Path:
         )
     tokenizer = Tokenizer.load(model_dir)
     model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
-    load_weights(model, model_dir / "model.safetensors")
+    copy_weights(read_weights(model_dir / "model.safetensors"), model, model_dir / "model.safetensors")
     path = directory / "weights.pt"
     torch.save(nn_transformer_weights(model, config.model, tokenizer.target_vocab_size), path)
     return path

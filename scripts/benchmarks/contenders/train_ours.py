@@ -17,7 +17,7 @@ from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.storage.weights import load_weights
+from transformer_mt.storage.weights import copy_weights, read_weights
 from transformer_mt.training.batch_loss import BatchLoss
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.optimization import learning_rate
@@ -32,7 +32,7 @@ def train(directory: Path, precision: str) -> None:
     device = choose_device(race["device"], precision, race["threads"])
     config = TransformerConfig.model_validate(race["model"])
     model = build_model(config, race["vocab_size"], race["vocab_size"])
-    load_weights(model, directory / "ours.safetensors")
+    copy_weights(read_weights(directory / "ours.safetensors"), model, directory / "ours.safetensors")
     layout = choose_layout(settings, config, device)
     learner = new_learner(model.train(), settings, layout, device, Ranks())
     corpus = EncodedCorpus.load(directory / "corpus")
@@ -43,7 +43,7 @@ def train(directory: Path, precision: str) -> None:
         batches = [loader.batch(pairs, step, 0) for pairs in next(updates)[0]]
         update = one_update(learner, batches, learning_rate(step, settings), step, settings, Ranks())
         pace.updated(update.num_labels)
-    load_weights(model, directory / "ours.safetensors")
+    copy_weights(read_weights(directory / "ours.safetensors"), model, directory / "ours.safetensors")
     fp32 = choose_device(race["device"], "fp32", race["threads"])
     padded = replace(loader, layout="padded")
     first = padded.batch(padded.order(0)[0], 1, 0)

@@ -10,7 +10,7 @@ from helpers.killed import killed_before_change
 from helpers.messages import message
 
 from transformer_mt.base.errors import DirectoryError, UserError
-from transformer_mt.storage.output_parts import RECORD, OutputParts
+from transformer_mt.terminal.file_to_file import RECORD, OutputParts
 
 
 def begin_and_write(parts):
