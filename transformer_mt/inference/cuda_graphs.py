@@ -26,16 +26,12 @@ from transformer_mt.models.interface import DecoderState, Seq2Seq
 class Memory:
     """A fixed place for a tensor of each step: `held` is all of it, `shown` is without the rows added by rounding.
 
-    Rows are along the axis `of_rows`.
+    Rows are along the axis `of_rows`. When it is first used, it gets room for at least `least` numbers.
     """
 
     def __init__(self, padding: float = 0.0, of_rows: int = 0) -> None:
         self.padding, self.of_rows, self.least = padding, of_rows, 0
         self.all = self.held = self.shown = torch.empty(0)
-
-    def reserve(self, numbers: int) -> None:
-        """Make sure that it will have room for at least so many numbers when it is first used."""
-        self.least = numbers
 
     def hold(self, x: Tensor, *shape: int) -> bool:
         """Copy x into the first corner of a tensor of that shape, with padding elsewhere, unless x is there already.
@@ -197,9 +193,9 @@ class CudaGraphTransformer(Seq2Seq):
         ]
         shapes_of = [self._shapes(each) for each in sizes]
         for name, memory in self.of_state.items():
-            memory.reserve(max(math.prod(shapes[name]) for shapes in shapes_of))
-        self.token_BW.reserve(max(each.sentences * each.width for each in sizes))
-        self.logits_BWV.reserve(self.token_BW.least * len(self.frozen.output_VD))
+            memory.least = max(math.prod(shapes[name]) for shapes in shapes_of)
+        self.token_BW.least = max(each.sentences * each.width for each in sizes)
+        self.logits_BWV.least = self.token_BW.least * len(self.frozen.output_VD)
 
     def _shapes(self, sizes: _Sizes) -> dict[str, tuple[int, ...]]:
         """The shapes of the tensors of a FrozenState of these sizes, by its fields."""

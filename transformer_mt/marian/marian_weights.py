@@ -7,6 +7,7 @@ D model width  V vocabulary
 """
 
 from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,22 +27,23 @@ ATTENTIONS = {
 NEVER = -30.0
 
 
-def part_names(side: str) -> dict[str, str]:
-    """Marian's names of the parts of a layer, by ours; without the three projections before each attention."""
-    names = {
-        "feed_forward.inner": "fc1",
-        "feed_forward.outer": "fc2",
-        "around_feed_forward.norm": "final_layer_norm",
-    }
-    for ours, theirs in ATTENTIONS[side].items():
-        names |= {f"{ours}.out_projection": f"{theirs}.out_proj", f"around_{ours}.norm": f"{theirs}_layer_norm"}
+def names_of_layers(model: TransformerConfig) -> dict[str, list[str]]:
+    """Marian's names of the weights and biases of all layers, by ours. For one of ours, Marian has one or three.
+
+    We have one matrix (or bias) for queries, keys and values; Marian has three.
+    """
+    names = dict[str, list[str]]()
+    for side, number in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
+        parts = {"feed_forward.inner": ["fc1"], "feed_forward.outer": ["fc2"]}
+        parts["around_feed_forward.norm"] = ["final_layer_norm"]
+        for ours, theirs in ATTENTIONS[side].items():
+            parts[f"{ours}.in_projection"] = [f"{theirs}.{letter}_proj" for letter in "qkv"]
+            parts[f"{ours}.out_projection"] = [f"{theirs}.out_proj"]
+            parts[f"around_{ours}.norm"] = [f"{theirs}_layer_norm"]
+        for layer, (ours, all_theirs), kind in product(range(number), parts.items(), ("weight", "bias")):
+            there = f"model.{side}.layers.{layer}"
+            names[f"{side}.{layer}.{ours}.{kind}"] = [f"{there}.{theirs}.{kind}" for theirs in all_theirs]
     return names
-
-
-def layers_of(model: TransformerConfig) -> list[tuple[str, str, str]]:
-    """For each layer: encoder or decoder, and what its names begin with, in our model and in Marian."""
-    numbers = {"encoder": model.encoder_layers, "decoder": model.decoder_layers}
-    return [(side, f"{side}.{i}", f"model.{side}.layers.{i}") for side, n in numbers.items() for i in range(n)]
 
 
 def to_marian(ours: Mapping[str, Array], model: TransformerConfig) -> dict[str, Array]:
@@ -56,14 +58,8 @@ def to_marian(ours: Mapping[str, Array], model: TransformerConfig) -> dict[str, 
         weights["lm_head.weight"] = ours["output_embedding.weight"]
     if model.output_bias:
         weights["final_logits_bias"] = ours["output_bias_V"][None]
-    for side, here, there in layers_of(model):
-        for kind in ("weight", "bias"):
-            for name, theirs in part_names(side).items():
-                weights[f"{there}.{theirs}.{kind}"] = ours[f"{here}.{name}.{kind}"]
-            # We have one matrix (or bias) for queries, keys and values; Marian has three.
-            for name, theirs in ATTENTIONS[side].items():
-                for letter, part in zip("qkv", np.split(ours[f"{here}.{name}.in_projection.{kind}"], 3), strict=True):
-                    weights[f"{there}.{theirs}.{letter}_proj.{kind}"] = part
+    for name, theirs in names_of_layers(model).items():
+        weights |= zip(theirs, np.split(ours[name], len(theirs)), strict=True)
     return {name: _reordered(name, weight, _columns(model.d_model)) for name, weight in weights.items()}
 
 
@@ -94,13 +90,8 @@ def from_marian(
     if target_ids[BOS] in (target_ids[UNK], target_ids[EOS]):
         bias_V[BOS] = NEVER
     weights["output_bias_V"] = bias_V
-    for side, here, there in layers_of(model):
-        for kind in ("weight", "bias"):
-            for name, their in part_names(side).items():
-                weights[f"{here}.{name}.{kind}"] = theirs[f"{there}.{their}.{kind}"]
-            for name, their in ATTENTIONS[side].items():
-                three = [theirs[f"{there}.{their}.{letter}_proj.{kind}"] for letter in "qkv"]
-                weights[f"{here}.{name}.in_projection.{kind}"] = np.concatenate(three)
+    for name, parts in names_of_layers(model).items():
+        weights[name] = np.concatenate([theirs[part] for part in parts])
     return weights
 
 

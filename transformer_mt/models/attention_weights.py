@@ -126,27 +126,20 @@ def last_outputs(modules: Iterable[nn.Module]) -> Iterator[list[Tensor]]:
 def recorded(attentions: Sequence[MultiHeadAttention]) -> Iterator[list[Tensor]]:
     """Record the weights BHTS of these attentions in padded rows, one tensor for each call. Not for several threads."""
     weights: list[Tensor] = []
+
+    def noted(self: MultiHeadAttention, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, see: Sight) -> Tensor:
+        """`MultiHeadAttention.attend`, recorded: if values are unit vectors, attention returns its weights, BHTS."""
+        units_SS = torch.eye(key_BHSK.shape[2], dtype=value_BHSK.dtype, device=value_BHSK.device)
+        is_training = self.training
+        self.eval()  # without dropout
+        weights.append(self.attention(query_BHTK, key_BHSK, units_SS.expand(*key_BHSK.shape[:3], -1), whole_mask(see)))
+        self.train(is_training)
+        return type(self).attend(self, query_BHTK, key_BHSK, value_BHSK, see)
+
     for each in attentions:
-        each.attend = partial(_recording, each, weights)  # type: ignore[method-assign]
+        each.attend = partial(noted, each)  # type: ignore[method-assign]
     try:
         yield weights
     finally:
         for each in attentions:
             del each.attend
-
-
-def _recording(
-    self: MultiHeadAttention,
-    weights: list[Tensor],
-    query_BHTK: Tensor,
-    key_BHSK: Tensor,
-    value_BHSK: Tensor,
-    see: Sight,
-) -> Tensor:
-    """`MultiHeadAttention.attend`, recorded: if the values are unit vectors, attention returns its weights, BHTS."""
-    length, is_training = key_BHSK.shape[2], self.training
-    units_BHSS = torch.eye(length, dtype=value_BHSK.dtype, device=value_BHSK.device).expand(*key_BHSK.shape[:3], -1)
-    self.eval()  # without dropout
-    weights.append(self.attention(query_BHTK, key_BHSK, units_BHSS, whole_mask(see)))
-    self.train(is_training)
-    return type(self).attend(self, query_BHTK, key_BHSK, value_BHSK, see)
