@@ -73,7 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> ArgumentParser:
     parser = cli.parser(
         "prepare",
-        "Reads the corpus of a configuration. Trains a tokenizer, or takes the existing one named by tokenizer.from.\n"
+        "Reads the corpus of a configuration. Trains a tokenizer, or takes the existing one named by tokenizer.from,\n"
+        "or adds pieces to the one named by tokenizer.extend_from.\n"
         "Writes the tokenizer, token ids, and the text of validation and test sets to data_dir.",
         "python -m transformer_mt.prepare configs/demo_en_de.yaml tokenizer.vocab_size=1000",
     )
@@ -252,9 +253,9 @@ def _tokenizer_settings(config: Config) -> str:
     filters, splits = [config.filters] if config.filters.look_at_text else [], splits_of(config.corpus)
     # The range of each held-out share, with the name of its corpus if it is a share of one corpus.
     shares = [(*range_, *filter(None, [splits[name].name])) for name, range_ in config.corpus.held_shares.items()]
-    grown = config.tokenizer.extend_from
-    old = [open_existing(as_model_dir(Path(grown))).digest] if grown else []
-    return fingerprint(config.tokenizer, *filters, *map(repr, shares), *_symbols(config), *old)
+    path, settings = config.tokenizer.extend_from, config.tokenizer.model_copy(update={"extend_from": None})
+    old = [open_existing(as_model_dir(Path(path))).digest] if path and Path(path).exists() else []
+    return fingerprint(settings, *filters, *map(repr, shares), *_symbols(config), *old)
 
 
 def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -> None:
@@ -306,8 +307,10 @@ def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilte
     trained = Tokenizer.train(taken(sources), taken(targets), settings, _symbols(config))
     if settings.extend_from is None:
         return trained
-    old = open_existing(as_model_dir(Path(settings.extend_from)))
+    old = open_existing(as_model_dir(Path(settings.extend_from)), "tokenizer.extend_from")
     check_fits(old, settings)
+    for warning in tokenizer_warnings(old):
+        print(f"warning: {warning}", file=sys.stderr)
     tokenizer = extended(old, trained, settings, _symbols(config))
     check_symbols(tokenizer, settings, config.corpus.tags)
     added = tokenizer.target_vocab_size - old.target_vocab_size

@@ -30,12 +30,12 @@ length counts the pieces and the end of the sentence. length_penalty is 1 unless
 
 With --tune REFERENCE, give the lists of a validation set: `rerank` tries all combinations of weights, and prints the
 best by BLEU. To choose the values to try, write for example channel=0,0.5,1 length_penalty=1.
+If NAME is the log-probability under a model of the reverse direction, this is the noisy channel reranking of
+Yee et al. 2019.
 
 With --closest REFERENCE instead of weights, `rerank` writes for each line the translation with the highest BLEU of this
-sentence against the same line of REFERENCE. This is for the lists of training text: a student learns more from such
-translations than from the first of each list (the interpolation of Kim and Rush 2016, section 3.3).
-If NAME is the log-probability under a model of the reverse direction, this is the noisy channel reranking of
-Yee et al. 2019."""
+sentence against the same line of REFERENCE. This is for distilling: a small model learns from such translations of its
+training text (the interpolation of Kim and Rush 2016, section 3.3)."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,10 @@ def _parser() -> argparse.ArgumentParser:
         "--tune", metavar="REFERENCE", type=Path, help="find the weights that give the highest BLEU with this file"
     )
     parser.add_argument(
-        "--closest", metavar="REFERENCE", type=Path, help="choose the translation that is most similar to this file"
+        "--closest",
+        metavar="REFERENCE",
+        type=Path,
+        help="choose the translation that is most similar to the same line of this file",
     )
     about = "the language of REFERENCE, which decides the tokenisation of BLEU"
     parser.add_argument("--language", metavar="CODE", default="", help=about)

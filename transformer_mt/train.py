@@ -105,6 +105,8 @@ def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:
         layout = choose_layout(settings, config.model, device)
         loader = _loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, layout)
         learner = build_learner(config.model, settings, tokenizer, None, layout, device, ranks)
+        if len(loader.stages) > 1:
+            print(f"measured with the text of the first of {len(loader.stages)} stages:")
         print(estimate(learner, updates_of(loader), settings, ranks).said(settings, device.description))
     return 0
 
@@ -173,13 +175,15 @@ def _train(
     num_weights = sum(parameter.numel() for parameter in learner.model.parameters())
     ranks.say(f"{run_dir}: {num_weights:,} parameters, {_pairs(loader)}, {hardware}")
     if progress.step:
-        ranks.say(f"resuming from update {progress.step}")
+        ranks.say(f"resuming from update {progress.step}{_in_stage(progress, loader)}")
         say_of_data(changed, ranks)
     saver = Saver(run_dir, learner, tokenizer.digest, settings, progress, ranks)
     run = Run(saver, lambda pairs: described(places_of_pairs(Path(config.data_dir), pairs)))
     measure = partial(validate, learner, validation, ranks)
     progress, signum = train(learner, loader, measure, settings, progress, run, ranks)
     summary = f"{run_dir}: {_summary(progress, settings.metric)}"
+    if not signum and progress.position.stage + 1 < len(loader.stages):
+        ranks.say(f"training ended before the last stage{_in_stage(progress, loader)}", warning=True)
     ranks.say(summary if signum else f"{summary}\n{_next(config)}")
     return signum
 
@@ -222,6 +226,12 @@ def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, layout:
         config.model.max_positions,
         stages_of(config.corpus, corpus.sizes),
     )
+
+
+def _in_stage(progress: Progress, loader: Loader) -> str:
+    """The stage in which the next update is, as text; empty if there is only one."""
+    num_stages = len(loader.stages)
+    return f", in stage {progress.position.stage + 1} of {num_stages}" if num_stages > 1 else ""
 
 
 def _pairs(loader: Loader) -> str:

@@ -212,7 +212,8 @@ def test_stages_have_their_weights_and_ends() -> None:
 @pytest.mark.parametrize(
     ("stages", "more", "code"),
     [
-        ([WEB], {}, "stage-end-wrong"),
+        ([], {}, "stages-empty"),
+        ([WEB], {}, "last-stage-with-end"),
         ([{"weights": {"web": 1}}, {"weights": {"web": 1}}], {}, "stage-end-wrong"),
         ([{**WEB, "epochs": 1}, {"weights": {"web": 1}}], {}, "stage-end-wrong"),
         ([{"weights": {"news": 1}}], {}, "stage-of-unknown-corpus"),

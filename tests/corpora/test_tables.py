@@ -175,12 +175,16 @@ def test_pairs_with_a_low_score_are_left_out_and_counted_for_it(tmp_path: Path, 
     if form == "tsv":
         with pytest.raises(CorpusError, match=message("column-not-there", "a.tsv:1", "2", "score", "3", r"a\tb")):
             list(opened(keys).pairs())
+        with pytest.raises(CorpusError, match=message("table-columns-unclear", "b.tsv", "4")):
+            opened({"path": write(tmp_path / "b.tsv", "url\ta\tb\t0.5\n"), "score": 4, "min_score": 0.0})
 
 
 @pytest.mark.parametrize(
     "keys",
     [
         {"path": "a.tsv", "score": 3},
+        {"path": "a.tsv", "score": 2, "min_score": 0.5},
+        {"path": "a.csv", "source": "en", "target": "de", "score": "de", "min_score": 0.5},
         {"path": "a.tsv", "min_score": 0.5},
         {"path": "a.jsonl", "source": "en", "target": "de", "score": "s", "min_score": 0.5},
         {"path": "a.tsv", "source": 1, "target": 2, "score": "s", "min_score": 0.5},

@@ -18,7 +18,9 @@ from transformer_mt.base.languages import BOS, PAD
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.marian.marian_tokenizer import read_tokenizer
-from transformer_mt.text.tokenizer import user_symbols
+from transformer_mt.settings.text_settings import TokenizerConfig
+from transformer_mt.text.tokenizer import Tokenizer, user_symbols
+from transformer_mt.text.tokenizer_growth import extended, old_parts
 from transformer_mt.training.loss import label_smoothed, real_features
 
 pytest.importorskip("transformers")
@@ -112,6 +114,21 @@ def test_pieces_are_theirs_also_after_a_tag(algorithm, tmp_path):
         assert pieces == theirs.convert_ids_to_tokens(theirs(text_target=line).input_ids)
         if "<unk>" not in pieces:
             assert ours.decode_target(ours.encode_target([line])[0]) == line
+
+
+@pytest.mark.parametrize("separate", [False, *thorough(True)])
+def test_its_tokenizer_is_extended_by_letters_and_tags_of_the_same_form(separate, tmp_path):
+    directory = marian(tmp_path, tags=TAGS, separate=separate)
+    old = Translator.load(directory, "cpu").tokenizer
+    text = ["Ж ж Ж ж Щ щ", "щ Ж"] * 20
+    size = max(old.source_vocab_size, old.target_vocab_size) + 8
+    settings = TokenizerConfig(algorithm="unigram", vocab_size=size, extend_from="opus", joint=not separate)
+    tags = [*(tag for tag in TAGS), ">>rus<<"]
+    grown = extended(old, Tokenizer.train(text, text[::-1], settings, tags), settings, tags)
+    assert old_parts(grown, old) is not None
+    assert set(user_symbols(grown.source)) - set(user_symbols(old.source)) == {"▁>>rus<<"}
+    pieces = grown.source_pieces(grown.encode_source([">>rus<< Ж щ"])[0])
+    assert pieces[0] == "▁>>rus<<" and {"Ж", "щ"} <= {piece.strip("▁") for piece in pieces}
 
 
 def test_a_piece_that_the_model_does_not_know_is_cut_into_smaller_ones(tmp_path):

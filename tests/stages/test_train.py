@@ -66,6 +66,10 @@ def test_stages_are_told_and_a_run_resumes_in_each_of_them(tmp_path, capsys):
     assert "600 pairs (300, then 150 in an epoch), " in said and "stage 2 of 2 begins after update 3\n" in said
     for last in (2, 3, 5, 6):
         resumed = train_tiny(path, tmp_path / "resumed", *settings, f"training.max_steps={last}")
+        said, error = capsys.readouterr()
+        assert ("before the last stage, in stage 1 of 2" in error) == (last == 2)
+        if last > 2:
+            assert f"resuming from update {last - 2 + (last == 3 or last == 6)}, in stage {1 + (last > 3)} of 2" in said
     weights = [load_file(checkpoint_path(run, 6) / "model.safetensors") for run in (unbroken, resumed)]
     assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
     del content["corpus"]["stages"]

@@ -88,6 +88,16 @@ def test_each_new_piece_is_put_together_from_old_ones() -> None:
     assert old_parts(old, grown) is None and old_parts(trained(NEW, after, []), old) is None
 
 
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
+def test_letters_come_first_so_that_unseen_words_are_no_bytes(algorithm: str) -> None:
+    settings = TokenizerConfig.model_validate({"algorithm": algorithm, "vocab_size": 400})
+    old = Tokenizer.train(*map(list, zip(*OLD, strict=True)), settings)
+    letters = set("".join(NEW)) - set("".join(pieces_of(old, "source"))) - {" "}
+    after = settings.model_copy(update={"vocab_size": 400 + len(letters), "extend_from": "old"})
+    grown = extended(old, trained(NEW, after, []), after, [])
+    assert len(letters) > 15 and letters <= set(pieces_of(grown, "source"))
+
+
 def test_a_vocabulary_without_room_is_refused() -> None:
     settings = TokenizerConfig(vocab_size=400)
     old = Tokenizer.train(*map(list, zip(*OLD, strict=True)), settings)
@@ -127,8 +137,12 @@ def test_a_model_learns_a_further_direction_from_where_it_was(
     overrides = [f"data_dir={tmp_path / 'data'}", f"tokenizer={{extend_from: {run / 'model'}, vocab_size: {size}}}"]
     assert prepare.main([str(reverse), *overrides]) == 0
     assert prepare.main([str(reverse), *overrides]) == 0
+    (run / "model").rename(tmp_path / "moved")  # the old tokenizer may move, and vanish
+    moved = f"tokenizer={{extend_from: {tmp_path / 'moved'}, vocab_size: {size}}}"
+    assert prepare.main([str(reverse), overrides[0], moved]) == prepare.main([str(reverse), *overrides]) == 0
+    (tmp_path / "moved").rename(run / "model")
     said = capsys.readouterr().out
-    assert "got 1 new piece\n" in said and "already prepared" in said
+    assert said.count("got 1 new piece\n") == 1 and said.count("already prepared") == 3
     still = ["training.max_steps=1", "training.peak_lr=1e-30", f"training.initialise_from={run / 'model'}"]
     new = train_tiny(reverse, tmp_path / "new", *overrides, *still)
     before, after = load_file(run / "model" / "model.safetensors"), weights_at(new, 1)

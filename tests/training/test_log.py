@@ -50,7 +50,7 @@ def update(step, is_finite=True):
 
 def progress_at(step, **changes):
     tokens = sum(10 * each for each in range(1, step + 1))
-    return Progress(step=step, position=Position(3, step), tokens=tokens, seconds=SECONDS * step, **changes)
+    return Progress(step=step, position=Position(3, step, stage=1), tokens=tokens, seconds=SECONDS * step, **changes)
 
 
 def log_updates(run_dir, first, last, settings=SETTINGS):
@@ -74,6 +74,7 @@ def test_a_record_tells_the_means_over_the_tokens_of_its_updates(tmp_path):
         {
             "step": 4,
             "epoch": 3,
+            "stage": 2,
             "loss": (4 * 70 + 25) / 70,
             "nll": (3 * 70 - 25) / 70,
             "perplexity": math.exp((3 * 70 - 25) / 70),

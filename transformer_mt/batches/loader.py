@@ -59,7 +59,9 @@ class Loader:
                 return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch, weights)
             return epoch_batches(self.corpus, self._budget_to_fill, self.seed, epoch, weights)
         except MemoryError:
-            cure = "lower the weights of corpus.train (or corpus.temperature), or use a larger machine"
+            cure = (
+                "lower the weights of corpus.train (or corpus.temperature, or corpus.stages), or use a larger machine"
+            )
             raise ConfigError(f"the order of the pairs of an epoch does not fit into memory: {cure}") from None
 
     def updates(

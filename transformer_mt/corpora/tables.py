@@ -64,7 +64,7 @@ def _wanted(text: PairedText) -> list[str | int]:
 def _columns_of_tsv(text: PairedText, path: Path, header: str | BadLine) -> list[int]:
     """Return the indices, from 0, of the columns of `_wanted`. Raises CorpusError like `open_tsv`."""
     num_columns = 0 if isinstance(header, BadLine) else header.count("\t") + 1
-    if text.source is None and text.score is None and num_columns > 2:
+    if text.source is None and num_columns > 2 + (text.score is not None):
         raise CorpusError(
             f"{path}:1: has {num_columns} columns; write which are the source and the target: {{path: {path}, "
             f"source: NUMBER, target: NUMBER}}. Found: {cut(str(header))}"
@@ -85,8 +85,8 @@ def _index(name: str, names: Sequence[str], path: Path) -> int:
     if name in names:
         raise CorpusError(f"{path}:1: two columns have the name {name} (found: {cut(found, 200)}); rename one of them")
     raise CorpusError(
-        f"{path}:1: no column has the name {name}; the first line has: {cut(found, 200)}. Set source and target to two "
-        "of these"
+        f"{path}:1: no column has the name {name}; the first line has: {cut(found, 200)}. Set the keys of "
+        "the columns (source, target, score) to names from this list"
     )
 
 
@@ -123,7 +123,7 @@ def _below(min_score: float, cell: str) -> BadPair | None:
     try:
         score = float(cell)
     except ValueError:
-        return BadPair(f"its score is no number; found: {cut(cell) or 'nothing'}")
+        return BadPair(f"its score is no number, such as -0.5 with a point; found: {cut(cell) or 'nothing'}")
     return None if score >= min_score else BadPair(f"has a score below min_score={min_score:g}", LOW_SCORE)
 
 

@@ -4,8 +4,7 @@ Marian cuts a line by source.spm or target.spm, and numbers the pieces by vocab.
 model, which does both, so this module writes one with the same pieces and scores under new numbers.
 """
 
-import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,15 @@ from sentencepiece import SentencePieceProcessor
 
 from transformer_mt.base.errors import TokenizerError
 from transformer_mt.marian.marian_directory import read_json_object
-from transformer_mt.text.tokenizer import Tokenizer, algorithm_of, fields, open_model, read_model, user_symbols
+from transformer_mt.text.tokenizer import (
+    Tokenizer,
+    algorithm_of,
+    fields,
+    message_of,
+    open_model,
+    read_model,
+    user_symbols,
+)
 
 # Numbers of fields and values in sentencepiece_model.proto.
 _PIECES, _TRAINER_SPEC, _SELF_TEST = 1, 2, 4  # fields of the model
@@ -122,32 +129,12 @@ def _renumbered(original: SentencePieceProcessor, pieces: list[str], name: str) 
             score = lowest - _UNKNOWN_PENALTY
         else:
             kind, score = _BYTE if original.is_byte(i) else _NORMAL, original.get_score(i)
-        messages.append((_PIECES, _message([(_TEXT, piece.encode()), (_SCORE, score), (_TYPE, kind)])))
+        messages.append((_PIECES, message_of([(_TEXT, piece.encode()), (_SCORE, score), (_TYPE, kind)])))
     special = [(_UNK_PIECE, pieces[1]), (_BOS_PIECE, pieces[2]), (_EOS_PIECE, pieces[3]), (_PAD_PIECE, pieces[0])]
-    changes = _message([(_BYTE_FALLBACK, int(has_bytes)), *((field, text.encode()) for field, text in special)])
+    changes = message_of([(_BYTE_FALLBACK, int(has_bytes)), *((field, text.encode()) for field, text in special)])
     for field, value in fields(original.serialized_model_proto()):
         if field == _TRAINER_SPEC:
             messages.append((field, value + changes))  # of a field that comes twice, the later value counts
         elif field not in (_PIECES, _SELF_TEST):
             messages.append((field, value))
-    return open_model(_message(messages), name)
-
-
-def _message(content: Iterable[tuple[int, bytes | int | float]]) -> bytes:
-    """Write a message of Protocol Buffers from the number and the value of each field (see text/tokenizer.py)."""
-    parts = []
-    for field, value in content:
-        match value:
-            case bytes():
-                parts += [_varint(field << 3 | 2), _varint(len(value)), value]
-            case int():
-                parts += [_varint(field << 3), _varint(value)]
-            case float():
-                parts += [_varint(field << 3 | 5), struct.pack("<f", value)]
-    return b"".join(parts)
-
-
-def _varint(number: int) -> bytes:
-    """Seven bits per byte, lowest first."""
-    low, rest = number & 0x7F, number >> 7
-    return bytes([low]) if not rest else bytes([low | 0x80]) + _varint(rest)
+    return open_model(message_of(messages), name)

@@ -13,6 +13,7 @@ from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.preparing.shards import SHARD_FILES
 from transformer_mt.preparing.tokenizer_training import ORIGIN
 from transformer_mt.settings.corpus_settings import CorpusConfig
+from transformer_mt.settings.suggestions import remove_former_keys
 from transformer_mt.settings.text_settings import FiltersConfig, TokenizerConfig
 from transformer_mt.storage.checksums import SUMS, TOKENIZERS, Fault, fault, read_sums, sha256, write_sums
 from transformer_mt.storage.files import read_json
@@ -66,10 +67,12 @@ class Prepared(BaseModel):
         """Whether these settings make the same tokenizer from the same text.
 
         If both use an existing tokenizer, this compares only tokenizer.joint, because the file may have been moved;
-        `tokenizer_changes` compares the content.
+        `tokenizer_changes` compares the content. If both extend one, its place does not matter either.
         """
         if self.tokenizer.from_ is None or settings.from_ is None:
-            return self.tokenizer == settings
+            if self.tokenizer.extend_from is None or settings.extend_from is None:
+                return self.tokenizer == settings
+            return self.tokenizer == settings.model_copy(update={"extend_from": self.tokenizer.extend_from})
         return self.tokenizer.joint == settings.joint
 
     def tokenizer_changes(self, settings: TokenizerConfig) -> list[str]:
@@ -90,7 +93,9 @@ class Prepared(BaseModel):
 def read_prepared(data_dir: Path) -> Prepared | None:
     """Read the description of a data_dir; None if `prepare` has not finished there, or if the file is unreadable."""
     try:
-        return Prepared.model_validate({**read_json(data_dir / SUMMARY), "directory": data_dir})
+        values = {**read_json(data_dir / SUMMARY)}
+        remove_former_keys(values)
+        return Prepared.model_validate({**values, "directory": data_dir})
     except (OSError, ValueError, TypeError):
         return None
 

@@ -1,4 +1,4 @@
-"""The settings of the text: where the sentence pairs are, how to cut them into pieces, and which to leave out."""
+"""The settings of the text: where the sentence pairs are, and how often training reads each of them."""
 
 import re
 from collections.abc import Sequence
@@ -56,10 +56,10 @@ class PairedText(Section):
     """Only with hub. true: load rows from the network while reading them; false: download the data set first."""
     source: Part | None = None
     """The column, field, language or file of the source; null: the one with the name corpus.source_language (in a TSV
-    of two columns, the first column)."""
+    of two columns, or of three with score, the first column)."""
     target: Part | None = None
     """The column, field, language or file of the target; null: the one with the name corpus.target_language (in a TSV
-    of two columns, the second column)."""
+    of two columns, or of three with score, the second column)."""
     score: Part | None = None
     """Only for tsv and csv: the column with a number for each pair, for example of how good it is."""
     min_score: float | None = None
@@ -138,6 +138,8 @@ class PairedText(Section):
             raise ValueError("score: write it as source and target are: all as numbers of columns, or all as names")
         if self.form and len(parts) == 2 and self.source == self.target:
             raise ValueError(f"source and target are both {self.source}; name two different ones")
+        if self.score is not None and self.score in (parts or {"source": 1, "target": 2}).values():
+            raise ValueError(f"score={self.score} is the column of the source or target; name another one")
         return self
 
     @model_serializer(mode="wrap")
@@ -202,7 +204,7 @@ class CorpusConfig(Section):
     """For several corpora, instead of weights: the number of pairs that an epoch takes from a corpus of n pairs is
     proportional to n^(1/temperature). So 1 takes pairs by size, and higher values take more from small corpora. An
     epoch contains each pair of the largest corpus once."""
-    stages: tuple[StageConfig, ...] | None = Field(default=None, min_length=1, max_length=100, strict=False)
+    stages: tuple[StageConfig, ...] | None = Field(default=None, max_length=100, strict=False)
     """For several corpora, instead of weights: the stages of training, one after another, such as first all text and
     then that of the wanted domain. Each has weights, and all but the last also epochs or updates, as in
     [{weights: {web: 1}, epochs: 2}, {weights: {web: 0.1, captions: 1}}]."""
@@ -332,17 +334,19 @@ class CorpusConfig(Section):
     @model_validator(mode="after")
     def _check_stages(self) -> Self:
         corpora = self.train if isinstance(self.train, tuple) else ()
+        if self.stages == ():
+            raise ValueError("stages is an empty list: give at least one stage, or leave the key out")
         if self.stages is not None and (self.temperature is not None or any(text.weight for text in corpora)):
             raise ValueError("stages have the weights of corpora: leave out temperature, and weight in train")
         stages = self.stages or ()
         for number, stage in enumerate(stages, start=1):
             if unknown := stage.weights.keys() - {text.name for text in corpora}:
-                raise ValueError(f"stage {number}: train is no list with a corpus of the name {min(unknown)}")
-            if (stage.epochs is None) + (stage.updates is None) != (1 if number < len(stages) else 2):
-                raise ValueError(
-                    f"stage {number}: the last stage has neither epochs nor updates, because training.max_steps ends "
-                    "it; each other has one of them"
-                )
+                raise ValueError(f"stage {number}: corpus.train has no corpus with the name {min(unknown)} in a list")
+            num_ends = (stage.epochs is not None) + (stage.updates is not None)
+            if number == len(stages) and num_ends:
+                raise ValueError("the last stage: leave out epochs and updates, because training.max_steps ends it")
+            if number < len(stages) and num_ends != 1:
+                raise ValueError(f"stage {number}: give either epochs or updates, after which the next stage begins")
         return self
 
 

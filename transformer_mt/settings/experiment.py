@@ -73,6 +73,6 @@ class Config(Section):
                 "averaging.choose=moving_average needs training.average_decay, for example training.average_decay=0.999"
             )
         # An existing tokenizer has its own vocabulary size, and with `character` the size depends on the text.
-        is_known = not self.tokenizer.from_ and self.tokenizer.algorithm != "character"
+        is_known = not (self.tokenizer.from_ or self.tokenizer.extend_from) and self.tokenizer.algorithm != "character"
         check_for_model(self.decoding, self.model, self.tokenizer.vocab_size if is_known else None)
         return self

@@ -208,8 +208,10 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
 
 def _rule(error: ErrorDetails, path: tuple[str, ...]) -> str:
     """Return what the value of a key must be."""
-    value, rule = error["input"], error["msg"][0].lower() + error["msg"][1:]
+    value, rule = error["input"], (error["msg"][0].lower() + error["msg"][1:]).replace("tuple", "list")
     match error["type"]:
+        case "dict_type" if path[-1:] == ("weights",):
+            return "it must have a weight for the names of corpora, as in {europarl: 1, captions: 0.5}"
         case "dict_type":  # only corpus.test is a dict
             in_a_file, in_a_command = "`test: {NAME: PREFIX}` in a file", "'corpus.test={NAME: PREFIX}' in a command"
             return f"each test set needs a name: {in_a_file}, {in_a_command}"

@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel
 
 from transformer_mt.base.errors import ConfigError
-from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText, StageConfig
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ConvolutionalConfig, RnnConfig, TransformerConfig
 from transformer_mt.settings.section import Section, keys_of
@@ -60,6 +60,8 @@ def suggestion(path: tuple[str, ...], kind: str) -> str:
     if section not in sections:
         if above[:1] != ["corpus"]:
             return ""
+        if above[:2] == ["corpus", "stages"]:
+            return _nearest(name, "corpus.stages", keys_of(StageConfig))
         if key := keys.get(f"corpus.train.{name}"):
             return _did_you_mean([key], "corpus.train")
         return _nearest(name, "corpus.train", keys_of(PairedText))

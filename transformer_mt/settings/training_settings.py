@@ -103,8 +103,8 @@ class TrainingConfig(Section):
     average instead of the weights. 0: off."""
     initialise_from: Text | None = None
     """For fine-tuning: a model directory or a checkpoint; training starts from its weights. It must have the same
-    tokenizer (see tokenizer.from) and the same settings of model, except dropout, attention_dropout and max_positions.
-    null: start from random weights."""
+    tokenizer (see tokenizer.from), or the one that tokenizer.extend_from has extended, and the same settings of model,
+    except dropout, attention_dropout and max_positions. null: start from random weights."""
     log_every: PositiveCount = 50
     """The number of updates between two lines in log.jsonl."""
     validate_every: PositiveCount = 1000

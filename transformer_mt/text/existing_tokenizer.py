@@ -13,18 +13,22 @@ _ADVICE = (
 )
 
 
-def open_existing(path: Path) -> Tokenizer:
+def _key(settings: TokenizerConfig) -> str:
+    """The setting that names the tokenizer, for messages."""
+    key = "from" if settings.extend_from is None else "extend_from"
+    return f"tokenizer.{key}={settings.from_ or settings.extend_from}"
+
+
+def open_existing(path: Path, key: str = "tokenizer.from") -> Tokenizer:
     """Open the tokenizer of a stage's directory, or a sentencepiece file for both languages. Raises TokenizerError."""
     if not path.exists():
-        raise TokenizerError(f"tokenizer.from={path}: there is no such directory or file; {_ADVICE}")
+        raise TokenizerError(f"{key}={path}: there is no such directory or file; {_ADVICE}")
     if not path.is_dir():
         return Tokenizer.load_file(path)
     if not holds_tokenizer(path):
-        raise TokenizerError(f"tokenizer.from={path}: this directory has no tokenizer.model; {_ADVICE}")
+        raise TokenizerError(f"{key}={path}: this directory has no tokenizer.model; {_ADVICE}")
     if (path / SUMS).exists() and (damage := fault(path, TOKENIZERS)):
-        raise TokenizerError(
-            f"tokenizer.from={path}: {path / damage.name} {damage.what}; copy the complete directory again"
-        )
+        raise TokenizerError(f"{key}={path}: {path / damage.name} {damage.what}; copy the complete directory again")
     return Tokenizer.load(path)
 
 
@@ -32,14 +36,13 @@ def check_fits(tokenizer: Tokenizer, settings: TokenizerConfig) -> None:
     """Raises TokenizerError if tokenizer.joint is true and the tokenizer has two vocabularies, or the reverse."""
     if tokenizer.joint == settings.joint:
         return
-    key = f"tokenizer.from={settings.from_}" if settings.from_ else f"tokenizer.extend_from={settings.extend_from}"
     if tokenizer.joint:
         found, cure = "one vocabulary for both languages", "tokenizer.joint=true"
     else:
         found = "a vocabulary for each language"
         cure = "tokenizer.joint=false and model.tied_embeddings=target (or none)"
     raise TokenizerError(
-        f"tokenizer.joint={str(settings.joint).lower()} does not fit {key}, which has {found}: set {cure}"
+        f"tokenizer.joint={str(settings.joint).lower()} does not fit {_key(settings)}, which has {found}: set {cure}"
     )
 
 
@@ -51,7 +54,7 @@ def check_symbols(tokenizer: Tokenizer, settings: TokenizerConfig, tags: Sequenc
         forms = {symbol, f"\u2581{symbol}"}  # a tag of Marian includes the space before it
         if any(forms.isdisjoint(user_symbols(processor)) for processor in tokenizer.processors):
             raise TokenizerError(
-                f"{symbol} ({key}) is not a user-defined piece of tokenizer.from={settings.from_}, which would cut it "
+                f"{symbol} ({key}) is not a user-defined piece of {_key(settings)}, which would cut it "
                 "into pieces like a word. Remove the tag or symbol from the configuration; or train a tokenizer that "
                 f"has it: tokenizer.from=null, or `spm_train --user_defined_symbols={symbol}`"
             )

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import re
+import struct
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -83,6 +84,26 @@ def _variable_length(message: bytes, at: int) -> tuple[int, int]:
         number |= (message[at] & 0x7F) << shift
         at, shift = at + 1, shift + 7
     return number | message[at] << shift, at + 1
+
+
+def message_of(content: Iterable[tuple[int, bytes | int | float]]) -> bytes:
+    """Write a message of Protocol Buffers from the number and the value of each field."""
+    parts = []
+    for field, value in content:
+        match value:
+            case bytes():
+                parts += [_varint(field << 3 | 2), _varint(len(value)), value]
+            case int():
+                parts += [_varint(field << 3), _varint(value)]
+            case float():
+                parts += [_varint(field << 3 | 5), struct.pack("<f", value)]
+    return b"".join(parts)
+
+
+def _varint(number: int) -> bytes:
+    """Seven bits per byte, lowest first."""
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low]) if not rest else bytes([low | 0x80]) + _varint(rest)
 
 
 _JOINT, _SEPARATE = TOKENIZERS[:1], TOKENIZERS[1:]

@@ -1,16 +1,16 @@
 """Grows a tokenizer: it keeps its pieces and their ids, and gets new pieces for another language or kind of text."""
 
-import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sentencepiece import SentencePieceProcessor
 
 from transformer_mt.base.errors import TokenizerError
 from transformer_mt.base.languages import UNK
 from transformer_mt.settings.text_settings import TokenizerConfig
-from transformer_mt.text.tokenizer import Tokenizer, algorithm_of, open_model
+from transformer_mt.text.tokenizer import Tokenizer, algorithm_of, message_of, open_model, user_symbols
 
 _NORMAL, _USER_DEFINED = 1, 4  # types of pieces in sentencepiece_model.proto
+_SPACE = "\u2581"
 
 
 def extended(old: Tokenizer, trained: Tokenizer, settings: TokenizerConfig, symbols: Sequence[str]) -> Tokenizer:
@@ -26,11 +26,11 @@ def extended(old: Tokenizer, trained: Tokenizer, settings: TokenizerConfig, symb
             f"tokenizer.algorithm={found}, not {settings.algorithm}"
         )
     if old.joint:  # the two models of Marian have the same ids, so both get the same pieces
-        added = list(_added(old.source, trained.source, settings, symbols))
+        added = _added(old.processors, trained.source, settings, symbols)
         models = [_grown(processor, added) for processor in old.processors]
     else:
         sides = zip(old.processors, trained.processors, strict=True)
-        models = [_grown(before, list(_added(before, new, settings, symbols))) for before, new in sides]
+        models = [_grown(before, _added([before], new, settings, symbols)) for before, new in sides]
     return Tokenizer(models[0], models[-1])
 
 
@@ -38,26 +38,34 @@ Piece = tuple[str, float, int]  # its text, score and type
 
 
 def _added(
-    old: SentencePieceProcessor, trained: SentencePieceProcessor, settings: TokenizerConfig, symbols: Sequence[str]
-) -> Iterator[Piece]:
-    """Yield the new pieces of a model. Raises TokenizerError if there is room for none."""
-    before = set(_pieces(old))
-    new_symbols = [symbol for symbol in symbols if symbol not in before]
+    old: Sequence[SentencePieceProcessor],
+    trained: SentencePieceProcessor,
+    settings: TokenizerConfig,
+    symbols: Sequence[str],
+) -> list[Piece]:
+    """Return the new pieces for models with the same ids. Raises TokenizerError if there is room for none."""
+    before = set(_pieces(old[0]))
+    space = _SPACE if any(symbol.startswith(_SPACE) for symbol in user_symbols(old[0])) else ""  # as in tags of Marian
+    new_symbols = [symbol for symbol in (space + symbol for symbol in symbols) if symbol not in before]
     room = settings.vocab_size - len(before) - len(new_symbols)
     if room < 0 or room + len(new_symbols) == 0:
         raise TokenizerError(
             f"tokenizer.vocab_size={settings.vocab_size} is too small to extend {settings.extend_from}, which has "
             f"{len(before):,} pieces, by {len(new_symbols)} new tags and user_symbols and by new pieces: raise it"
         )
-    yield from ((symbol, 0.0, _USER_DEFINED) for symbol in new_symbols)
-    lowest = min(map(old.get_score, range(old.get_piece_size())))
-    taken = {*before, *new_symbols}
+    taken = {*before, *new_symbols, *symbols}
     others = [
         number for number, piece in enumerate(_pieces(trained)) if piece not in taken and _is_text(trained, number)
     ]
-    for rank, number in enumerate(others[:room], start=1):
-        score = trained.get_score(number) if settings.algorithm == "unigram" else lowest - rank
-        yield trained.id_to_piece(number), score, _NORMAL
+    others.sort(key=lambda number: len(trained.id_to_piece(number)) > 1)  # letters first: without them, words are bytes
+    scores = [trained.get_score(number) for number in others]
+    if settings.algorithm != "unigram":
+        lowest = min(processor.get_score(number) for processor in old for number in range(len(before)))
+        scores = [lowest - rank for rank in range(1, len(others) + 1)]
+    pieces = [
+        (trained.id_to_piece(number), score, _NORMAL) for number, score in zip(others[:room], scores, strict=False)
+    ]
+    return [(symbol, 0.0, _USER_DEFINED) for symbol in new_symbols] + pieces
 
 
 def _pieces(processor: SentencePieceProcessor) -> list[str]:
@@ -72,20 +80,8 @@ def _is_text(processor: SentencePieceProcessor, number: int) -> bool:
 
 def _grown(processor: SentencePieceProcessor, added: Sequence[Piece]) -> SentencePieceProcessor:
     """Return the model with these pieces after its own. In a Protocol Buffers message, a list may continue anywhere."""
-    model = processor.serialized_model_proto()
-    for text, score, kind in added:
-        piece = _bytes_field(1, text.encode()) + bytes([2 << 3 | 5]) + struct.pack("<f", score) + bytes([3 << 3, kind])
-        model += _bytes_field(1, piece)
-    return open_model(model, "the extended model")
-
-
-def _bytes_field(number: int, content: bytes) -> bytes:
-    """A field of a message: its number, its length (seven bits per byte, lowest first), and its content."""
-    length, size = bytearray(), len(content)
-    while size > 0x7F:
-        length.append(size & 0x7F | 0x80)
-        size >>= 7
-    return bytes([number << 3 | 2, *length, size]) + content
+    pieces = [(1, message_of([(1, text.encode()), (2, score), (3, kind)])) for text, score, kind in added]
+    return open_model(processor.serialized_model_proto() + message_of(pieces), "the extended model")
 
 
 def old_parts(tokenizer: Tokenizer, old: Tokenizer) -> tuple[list[list[int]], list[list[int]]] | None:

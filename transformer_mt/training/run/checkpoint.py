@@ -176,7 +176,8 @@ def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokeniz
             "(like runs/<name>/checkpoints/best)" + (f"; set it to {inside[0]}" if inside else "")
         )
     advice = (
-        "Its weights would belong to other pieces. For training.initialise_from, prepare the data with its tokenizer, "
+        "Its weights would belong to other pieces. For training.initialise_from, prepare the data with its tokenizer "
+        "(or, to add pieces, with the same path as tokenizer.extend_from), "
         f"into another data_dir: tokenizer.from={_holder_of_tokenizer(path)}"
     )
     added = added_pieces(path, tokenizer, advice)

@@ -81,6 +81,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         record = {
             "step": progress.step,
             "epoch": progress.position.epoch,
+            "stage": progress.position.stage + 1,
             "loss": sum(update.numbers.smoothed.item() for update in updates) / tokens,
             "nll": nll,
             "perplexity": perplexity(nll),
