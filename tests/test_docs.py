@@ -49,9 +49,14 @@ def test_every_file_that_is_named_exists(path):
     ]
     missing = {name for name in names if not any((place / name).is_file() for place in places)}
     assert len(names) > 20 or path.stem not in ("README", "attention")
-    assert missing <= {"config.yaml", "model/config.yaml", "pairs.yaml", "captions.yaml", "both.yaml"}, (
-        "which are in a run, or made by `new`"
-    )
+    assert missing <= {
+        "config.yaml",
+        "model/config.yaml",
+        "pairs.yaml",
+        "captions.yaml",
+        "both.yaml",
+        "student.yaml",
+    }, "which are in a run, or made by `new`"
 
 
 def without_code(path: Path) -> str:

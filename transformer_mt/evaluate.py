@@ -47,6 +47,7 @@ from transformer_mt.evaluation.scores_json import (
     write_scores,
 )
 from transformer_mt.evaluation.tuning import Tuning, choices_of, tune
+from transformer_mt.preparing.prepared import read_prepared
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
@@ -116,6 +117,8 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
     config = load_config(file, arguments.overrides, "decoding")
     if not any(override.startswith("data_dir=") for override in arguments.overrides):
         check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
+    if not config.corpus.test and (prepared := read_prepared(Path(config.data_dir))) is not None:
+        config = config.model_copy(update={"corpus": prepared.corpus})  # a model of MarianMT has no test sets
     texts = read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], arguments.test))
     check_own(output, OWNER)
     read_scores(output / "scores.json")  # raises an error if `evaluate` may not replace the file

@@ -12,8 +12,8 @@ from helpers.messages import message
 from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import demo_pairs
 
-from transformer_mt import export, score, translate
-from transformer_mt.base.errors import CheckpointError, TokenizerError
+from transformer_mt import evaluate, export, score, translate
+from transformer_mt.base.errors import CheckpointError, EvaluationError, TokenizerError
 from transformer_mt.base.languages import BOS, PAD
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.marian.marian_directory import as_model_dir
@@ -248,6 +248,15 @@ def test_the_commands_take_the_directory(taught, tmp_path, capsys):
     assert len((tmp_path / "out.txt").read_text().splitlines()) == len(LINES)
     assert score.main([str(taught), str(lines), str(tmp_path / "out.txt")]) == 0
     assert capsys.readouterr().err.count("converted") == 1  # the commands after the first find it in the cache
+
+
+def test_evaluate_takes_the_test_sets_of_prepared_data(taught, experiment, capsys):
+    arguments = [str(taught), f"data_dir={experiment.parent / 'data'}", "beam_size=1", "--metrics", "bleu"]
+    assert evaluate.main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "tiny  BLEU" in said
+    with pytest.raises(EvaluationError, match=message("config-without-test-sets")):
+        evaluate.main([str(taught)])
 
 
 def test_it_is_exported_to_ctranslate2(taught, tmp_path):

@@ -46,7 +46,10 @@ def hypotheses_file(model: Path, test: str) -> Path:
 def chosen_test_sets(names: Sequence[str], test: str | None) -> list[str]:
     """Return the names of all test sets, or only `test`. Raises EvaluationError if there is no such test set."""
     if not names:
-        raise EvaluationError("the configuration has no test set in corpus.test: give --hypothesis and --reference")
+        raise EvaluationError(
+            "the configuration has no test set in corpus.test: give data_dir=DIRECTORY, where `prepare` has written "
+            "test sets, or --hypothesis and --reference"
+        )
     if test is None:
         return [*names]
     if test not in names:
