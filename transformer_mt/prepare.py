@@ -133,8 +133,8 @@ def _print_examples(measures: TextMeasures) -> None:
             print(f"\n{words}:")
         for place, pair in measures.examples.get(reason, []):
             print(f"  {place}")
-            for text in [pair.fault] if isinstance(pair, BadPair) else pair:
-                print(f"      {cut(text) or '(blank)'}")
+            for text in [pair.fault] if isinstance(pair, BadPair) else map(cut, pair):
+                print(f"      {text or '(blank)'}")
 
 
 def prepare(config: Config, num_workers: int = 1) -> None:

@@ -108,8 +108,8 @@ def _pair_of_cells(
     cells: list[str], columns: Sequence[int], num_columns: int, min_score: float | None, separator: str = "\t"
 ) -> tuple[str, str] | BadPair:
     if len(cells) == (num_columns or len(cells)) > max(columns):
-        low = None if min_score is None else _below(min_score, cells[columns[2]])
-        return low or (cells[columns[0]], cells[columns[1]])
+        source, target, *scores = (cells[number] for number in columns)
+        return _scored(source, target, scores[0], min_score) if min_score is not None else (source, target)
     has, found = counted(len(cells), "column"), cut(separator.join(cells)) or "nothing"
     if num_columns:  # the cells may be in the wrong columns
         return BadPair(f"has {has}, but the first line has {num_columns}; correct it. Found: {found}")
@@ -118,13 +118,15 @@ def _pair_of_cells(
     return BadPair(f"has {has}, but the {missing} is column {number + 1}; found: {found}")
 
 
-def _below(min_score: float, cell: str) -> BadPair | None:
-    """Return why to leave out a pair with this score; None if it stays."""
+def _scored(source: str, target: str, cell: str, min_score: float) -> tuple[str, str] | BadPair:
+    """Return a pair, or the reason to leave it out: its score is too low, or no number."""
     try:
         score = float(cell)
     except ValueError:
         return BadPair(f"its score is no number, such as -0.5 with a point; found: {cut(cell) or 'nothing'}")
-    return None if score >= min_score else BadPair(f"has a score below min_score={min_score:g}", LOW_SCORE)
+    if score >= min_score:
+        return source, target
+    return BadPair(f"has the score {score:g}, below min_score={min_score:g}: {cut(source)} | {cut(target)}", LOW_SCORE)
 
 
 def _rows(text: PairedText, path: Path, lines: Iterator[str | BadLine]) -> Iterator[tuple[str, str] | BadPair]:
