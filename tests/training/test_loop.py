@@ -104,11 +104,11 @@ def test_a_signal_while_an_order_is_made_does_not_wait_for_it(experiment, tmp_pa
     arguments = [str(experiment), f"run_dir={tmp_path / 'run'}", *settings]
     make, stopped, waited_for = Loader.order, threading.Event(), []
 
-    def order_that_ends_afterwards(self, number):
+    def order_that_ends_afterwards(self, number, stage):
         if number == epoch:
             os.kill(os.getpid(), signal.SIGINT)
             waited_for.extend([] if stopped.wait(PATIENCE) else [number])
-        return make(self, number)
+        return make(self, number, stage)
 
     with monkeypatch.context() as patch:
         patch.setattr(Loader, "order", order_that_ends_afterwards)

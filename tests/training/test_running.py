@@ -56,10 +56,10 @@ def test_a_signal_while_an_order_is_made_leaves_no_update_uncounted(experiment, 
         counted.append(update.step)
         return count_update(progress, update, *others)
 
-    def interrupted(self, epoch):
+    def interrupted(self, epoch, stage):
         if epoch == 1:
             os.kill(os.getpid(), signal.SIGINT)
-        return make(self, epoch)
+        return make(self, epoch, stage)
 
     monkeypatch.setattr(running, "reads_at_once", lambda device: False)
     monkeypatch.setattr(running, "count_update", noting)
