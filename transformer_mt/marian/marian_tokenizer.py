@@ -18,13 +18,13 @@ from transformer_mt.text.tokenizer import (
     fields,
     message_of,
     open_model,
+    piece_field,
     read_model,
     user_symbols,
 )
 
 # Numbers of fields and values in sentencepiece_model.proto.
 _PIECES, _TRAINER_SPEC, _SELF_TEST = 1, 2, 4  # fields of the model
-_TEXT, _SCORE, _TYPE = 1, 2, 3  # fields of a piece
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 _BYTE_FALLBACK, _UNK_PIECE, _BOS_PIECE, _EOS_PIECE, _PAD_PIECE = 35, 45, 46, 47, 48
 _SPACE = "\u2581"
@@ -129,7 +129,7 @@ def _renumbered(original: SentencePieceProcessor, pieces: list[str], name: str) 
             score = lowest - _UNKNOWN_PENALTY
         else:
             kind, score = _BYTE if original.is_byte(i) else _NORMAL, original.get_score(i)
-        messages.append((_PIECES, message_of([(_TEXT, piece.encode()), (_SCORE, score), (_TYPE, kind)])))
+        messages.append(piece_field(piece, score, kind))
     special = [(_UNK_PIECE, pieces[1]), (_BOS_PIECE, pieces[2]), (_EOS_PIECE, pieces[3]), (_PAD_PIECE, pieces[0])]
     changes = message_of([(_BYTE_FALLBACK, int(has_bytes)), *((field, text.encode()) for field, text in special)])
     for field, value in fields(original.serialized_model_proto()):

@@ -29,7 +29,7 @@ def tagged(tag: str | None, source: str) -> str:
 # Numbers of fields and values in sentencepiece_model.proto. We read this format ourselves, because sentencepiece's own
 # reader needs the package protobuf.
 _PIECES, _TRAINER_SPEC, _NORMALIZER_SPEC = 1, 2, 3  # fields of ModelProto
-_PIECE, _TYPE = 1, 3  # fields of SentencePiece
+_PIECE, _SCORE, _TYPE = 1, 2, 3  # fields of SentencePiece
 _USER_DEFINED = 4  # a value of its type
 _MODEL_TYPE = 3  # a field of TrainerSpec
 _NAME, _CHARACTER_MAP = 1, 2  # fields of NormalizerSpec
@@ -98,6 +98,11 @@ def message_of(content: Iterable[tuple[int, bytes | int | float]]) -> bytes:
             case float():
                 parts += [_varint(field << 3 | 5), struct.pack("<f", value)]
     return b"".join(parts)
+
+
+def piece_field(text: str, score: float, kind: int) -> tuple[int, bytes]:
+    """Return a piece as a field of a model, for `message_of`. `kind` is the number of its type."""
+    return _PIECES, message_of([(_PIECE, text.encode()), (_SCORE, score), (_TYPE, kind)])
 
 
 def _varint(number: int) -> bytes:

@@ -7,7 +7,7 @@ from sentencepiece import SentencePieceProcessor
 from transformer_mt.base.errors import TokenizerError
 from transformer_mt.base.languages import UNK
 from transformer_mt.settings.text_settings import TokenizerConfig
-from transformer_mt.text.tokenizer import Tokenizer, algorithm_of, message_of, open_model, user_symbols
+from transformer_mt.text.tokenizer import Tokenizer, algorithm_of, message_of, open_model, piece_field, user_symbols
 
 _NORMAL, _USER_DEFINED = 1, 4  # types of pieces in sentencepiece_model.proto
 _SPACE = "\u2581"
@@ -80,8 +80,8 @@ def _is_text(processor: SentencePieceProcessor, number: int) -> bool:
 
 def _grown(processor: SentencePieceProcessor, added: Sequence[Piece]) -> SentencePieceProcessor:
     """Return the model with these pieces after its own. In a Protocol Buffers message, a list may continue anywhere."""
-    pieces = [(1, message_of([(1, text.encode()), (2, score), (3, kind)])) for text, score, kind in added]
-    return open_model(processor.serialized_model_proto() + message_of(pieces), "the extended model")
+    pieces = message_of(piece_field(*piece) for piece in added)
+    return open_model(processor.serialized_model_proto() + pieces, "the extended model")
 
 
 def old_parts(tokenizer: Tokenizer, old: Tokenizer) -> tuple[list[list[int]], list[list[int]]] | None:
