@@ -37,6 +37,7 @@ from transformer_mt.preparing.tokenizer_training import ORIGIN, TokenizerOrigin,
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, load_config
 from transformer_mt.settings.section import fingerprint
+from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.terminal import cli
 from transformer_mt.text.existing_tokenizer import (
     check_fits,
@@ -289,9 +290,21 @@ def _existing_tokenizer(path: str, config: Config) -> Tokenizer:
     return tokenizer
 
 
+def _tokenizer_to_extend(settings: TokenizerConfig) -> Tokenizer | None:
+    """Load and check the tokenizer of extend_from, if one is named. Prints a warning if it changes text."""
+    if settings.extend_from is None:
+        return None
+    old = open_existing(as_model_dir(Path(settings.extend_from)), "tokenizer.extend_from")
+    check_fits(old, settings)
+    for warning in tokenizer_warnings(old):
+        print(f"warning: {warning}", file=sys.stderr)
+    return old
+
+
 def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilters) -> Tokenizer:
     """Train a tokenizer on an even sample of all corpora, without pairs that the text filters remove."""
     settings, skip_bad = config.tokenizer, config.filters.on_bad_line == "skip"
+    old = _tokenizer_to_extend(settings)  # first, because an error now is better than one after the training
     languages = [config.corpus.languages_of(text) for text in config.corpus.training_corpora]
 
     def stays(corpus: int, pair: tuple[str, str]) -> bool:
@@ -305,12 +318,8 @@ def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilte
     filtering = (stays,) if config.filters.look_at_text or texts.held_share else ()
     sources, targets = sample_of(samples, settings.sample_sentences, most_bytes, *filtering)
     trained = Tokenizer.train(taken(sources), taken(targets), settings, _symbols(config))
-    if settings.extend_from is None:
+    if old is None:
         return trained
-    old = open_existing(as_model_dir(Path(settings.extend_from)), "tokenizer.extend_from")
-    check_fits(old, settings)
-    for warning in tokenizer_warnings(old):
-        print(f"warning: {warning}", file=sys.stderr)
     tokenizer = extended(old, trained, settings, _symbols(config))
     check_symbols(tokenizer, settings, config.corpus.tags)
     added = tokenizer.target_vocab_size - old.target_vocab_size
