@@ -114,11 +114,9 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
     for each in (model, *others):
         check_files(each, options.engine)
     file, output = model / "config.yaml", results_dir(model)
-    config = load_config(file, arguments.overrides, "decoding")
+    config = _with_test_sets(load_config(file, arguments.overrides, "decoding"))
     if not any(override.startswith("data_dir=") for override in arguments.overrides):
         check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
-    if not config.corpus.test and (prepared := read_prepared(Path(config.data_dir))) is not None:
-        config = config.model_copy(update={"corpus": prepared.corpus})  # a model of MarianMT has no test sets
     texts = read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], arguments.test))
     check_own(output, OWNER)
     read_scores(output / "scores.json")  # raises an error if `evaluate` may not replace the file
@@ -144,6 +142,12 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
         write_scores(output / "scores.json", read_scores(output / "scores.json") | results)
     _say_where(made_by, output, example=next(iter(texts.values())).sources[0])
     return results
+
+
+def _with_test_sets(config: Config) -> Config:
+    """The configuration, with the corpus of its data_dir if it names no test sets, as that of a MarianMT model."""
+    prepared = None if config.corpus.test else read_prepared(Path(config.data_dir))
+    return config if prepared is None else config.model_copy(update={"corpus": prepared.corpus})
 
 
 def _scored(
