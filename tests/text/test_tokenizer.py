@@ -228,6 +228,15 @@ def test_symbols_are_kept_whole_wherever_they_stand(tmp_path: Path, algorithm: s
             assert tokenizer.decode_target(tokenizer.encode_target([line])[0]) == line
 
 
+@pytest.mark.parametrize("is_split", [True, False])
+def test_split_digits_decides_whether_a_number_is_one_piece(is_split: bool) -> None:
+    text = ["in 2018 and 2018 the years"] * 20
+    tokenizer = Tokenizer.train(text, text, settings(vocab_size=282, split_digits=is_split))
+    number = [piece for piece in tokenizer.target_pieces(tokenizer.encode_target(["2018"])[0])[:-1] if piece != "\u2581"]
+    assert number == (["2", "0", "1", "8"] if is_split else ["\u25812018"])
+    assert tokenizer.decode_target(tokenizer.encode_target(["7 in 2018, 31.12.1999"])[0]) == "7 in 2018, 31.12.1999"
+
+
 def test_without_symbols_the_pieces_are_what_they_were_before_there_were_any() -> None:
     """The settings of version 0.1.0, given to sentencepiece as it gave them."""
     model = io.BytesIO()

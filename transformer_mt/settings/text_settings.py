@@ -13,8 +13,8 @@ class TokenizerConfig(Section):
 
     from_: Text | None = Field(default=None, alias="from")
     """An existing tokenizer to use instead of training one: a model directory, a run, a prepared data_dir, or a .model
-    file of sentencepiece, which is then used for both languages. vocab_size, algorithm, character_coverage and
-    sample_sentences then have no effect. user_symbols and the tags of the corpora must be among its pieces."""
+    file of sentencepiece, which is then used for both languages. vocab_size, algorithm, character_coverage,
+    split_digits and sample_sentences then have no effect. user_symbols and the tags of the corpora must be among its pieces."""
     extend_from: Text | None = None
     """An existing tokenizer, named as for `from`, which keeps its pieces and gets more: the tags and user_symbols that
     it lacks, and pieces learnt from the training text, at most vocab_size in all. With training.initialise_from, a new
@@ -32,6 +32,8 @@ class TokenizerConfig(Section):
     """true: both languages share one vocabulary; false: each language has its own."""
     character_coverage: float = Field(default=0.9999, gt=0.9, le=1.0)
     """The share of the text's characters that become pieces. The rarest characters are written as bytes instead."""
+    split_digits: bool = False
+    """Whether each digit is a piece of its own, so that the model learns to copy numbers of any length."""
     sample_sentences: PositiveCount = 2_000_000
     """The most lines of each language from which to train the tokenizer. They are spread evenly over a corpus. If there
     are several corpora, large ones contribute about equal numbers of lines, and small ones all their lines. The lines
