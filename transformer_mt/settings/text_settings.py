@@ -14,7 +14,8 @@ class TokenizerConfig(Section):
     from_: Text | None = Field(default=None, alias="from")
     """An existing tokenizer to use instead of training one: a model directory, a run, a prepared data_dir, or a .model
     file of sentencepiece, which is then used for both languages. vocab_size, algorithm, character_coverage,
-    split_digits and sample_sentences then have no effect. user_symbols and the tags of the corpora must be among its pieces."""
+    split_digits and sample_sentences then have no effect. user_symbols and the tags of the corpora must be among its
+    pieces."""
     extend_from: Text | None = None
     """An existing tokenizer, named as for `from`, which keeps its pieces and gets more: the tags and user_symbols that
     it lacks, and pieces learnt from the training text, at most vocab_size in all. With training.initialise_from, a new
