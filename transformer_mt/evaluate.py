@@ -13,7 +13,8 @@ from typing import Any
 from transformer_mt.base.errors import EvaluationError, TranslationError
 from transformer_mt.base.wording import LineProgress
 from transformer_mt.decoding.loading import check_files
-from transformer_mt.decoding.translator import Translation, Translator
+from transformer_mt.decoding.translation import Translation
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.analysis import rarest_pieces
 from transformer_mt.evaluation.comparing import (
     check_comparison_file,

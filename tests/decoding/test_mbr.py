@@ -8,7 +8,7 @@ import sacrebleu
 from helpers.messages import message
 
 from transformer_mt.decoding.mbr import chrf_of_all, expected_utilities, least_risk
-from transformer_mt.decoding.translator import Translation
+from transformer_mt.decoding.translation import Translation
 from transformer_mt.settings.search_settings import DecodingConfig
 
 TEXTS = ["Der Hund schläft dort.", "Der Hund schlief dort.", "Ein Hund schläft.", "", "Da", "aaaaaaa", "Der  Hund 犬"]

@@ -13,7 +13,8 @@ from transformer_mt.base.errors import ConfigError, TranslationError
 from transformer_mt.base.languages import EOS
 from transformer_mt.decoding.engine import WITH_SCORES, Engine
 from transformer_mt.decoding.hypothesis import Hypothesis
-from transformer_mt.decoding.translator import Translation, Translator
+from transformer_mt.decoding.translation import Translation
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.text.training_lines import TrainingLines
 

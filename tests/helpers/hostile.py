@@ -90,7 +90,7 @@ def decodings(number: int, seed: int, sizes: dict[str, int]) -> Iterator[list[st
         overrides = []
         for name in draw.sample(names, k=draw.randint(1, 4)):
             schema = schemas[f"decoding.{name}"] | ({"maximum": sizes[name]} if name in sizes else {})
-            value = draw.choice(bounds(schema) if draw.random() < 0.9 else VALUES)
+            value = draw.choice((bounds(schema) if draw.random() < 0.9 else []) or VALUES)  # a text has no bounds
             overrides.append(f"{name}={value}")
         yield overrides + draw.choice([[], ["sampling=true"]])
 

@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 
 from transformer_mt import evaluate
 from transformer_mt.base.errors import NotFiniteError
-from transformer_mt.decoding.translator import Translation
+from transformer_mt.decoding.translation import Translation
 from transformer_mt.evaluate import main
 from transformer_mt.evaluation.scores_json import SCHEMA_VERSION, Details, read_scores, score_files, write_scores
 from transformer_mt.evaluation.tuning import tune

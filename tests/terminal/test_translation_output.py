@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from transformer_mt.decoding.translator import BLANK, Translation
+from transformer_mt.decoding.translation import BLANK, Translation
 from transformer_mt.terminal.translation_output import OutputForm, output_lines
 
 BEST = Translation("Der Hund", -0.5, -1.25, ["▁Der", "▁Hund"], [(0, 0), (1, 1)])

@@ -3,7 +3,7 @@
 import json
 
 from transformer_mt import translate
-from transformer_mt.decoding.translator import BLANK, Translation
+from transformer_mt.decoding.translation import BLANK, Translation
 from transformer_mt.terminal.translation_output import TranslationSummary
 
 

@@ -1,7 +1,8 @@
 """Says which pieces may come next in a hypothesis, regardless of their probability.
 
-A sentences still searched  W hypotheses of a sentence  T positions  V vocabulary  R rows  L pieces
+A sentences still searched  B sentences  W hypotheses of a sentence  T positions  V vocabulary  R rows  L pieces
 N hypotheses that end inside a character  F sentences with a forced next piece  G sequences of n pieces  m = n - 1
+K pieces that stand for protected texts
 S states: the bytes that a character still lacks; state 0 lacks none
 """
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.decoding.word_pieces import byte_of
 from transformer_mt.kernels.device import on_device
+from transformer_mt.text.protection import KEEP
 
 Rest = tuple[range, ...]
 """The bytes that a character still lacks: for each of them, its possible values."""
@@ -95,6 +97,45 @@ class Utf8:
         return state_AW
 
 
+class Once:
+    """The pieces that stand for protected texts: a translation has each piece of its source exactly once, no others."""
+
+    def __init__(self, pieces: Sequence[int], device: torch.device) -> None:
+        self.piece_K = on_device(pieces, device)
+        self._pieces = pieces
+
+    @classmethod
+    def of(cls, pieces: Sequence[str], device: torch.device) -> Self | None:
+        """The constraint for a vocabulary, given its pieces in the order of their ids; None if none is of this kind."""
+        found = [number for number, piece in enumerate(pieces) if piece in KEEP]
+        return cls(found, device) if found else None
+
+    def wanted(self, once: Sequence[Sequence[int]]) -> Tensor | None:
+        """Which pieces each sentence must have, BK; None if no sentence must have any."""
+        numbers = [[piece in of_one for piece in self._pieces] for of_one in once]
+        return torch.tensor(numbers, device=self.piece_K.device) if any(once) else None
+
+    def forbid_(
+        self, scores_AWV: Tensor, tokens_AWT: Tensor, wanted_AK: Tensor, room_A: Tensor, is_inside_AW: Tensor | None
+    ) -> None:
+        """Set to -inf, in place, these pieces where a hypothesis has them or does not need them.
+
+        A hypothesis that lacks some cannot end. Where it would, or if no more than these fit into the `room_A` pieces
+        before its end, one of them must come; but not inside a character.
+        """
+        has_AWK = (tokens_AWT[..., None] == self.piece_K).any(dim=-2)
+        lacks_AWK = wanted_AK[:, None] & ~has_AWK
+        scores_AWK = scores_AWV[..., self.piece_K].masked_fill(~lacks_AWK, -math.inf)
+        num_lacking_AW = lacks_AWK.sum(dim=-1)
+        must_AW = (scores_AWV[..., EOS] >= scores_AWV.amax(dim=-1)) | (num_lacking_AW >= room_A[:, None])
+        must_AW &= num_lacking_AW > 0
+        if is_inside_AW is not None:
+            must_AW &= ~is_inside_AW
+        scores_AWV[..., EOS].masked_fill_(num_lacking_AW > 0, -math.inf)
+        scores_AWV.masked_fill_(must_AW[..., None], -math.inf)
+        scores_AWV.index_copy_(-1, self.piece_K, scores_AWK)
+
+
 def _after(rest: Rest, byte: int) -> Rest | None:
     """The bytes that are lacking after this byte, if `rest` was lacking before it; None if it may not come there."""
     if rest:
@@ -119,6 +160,11 @@ class Constraints:
 
     This takes precedence over no_repeat_ngram: the bytes that finish a character are always allowed.
     """
+
+    once: Once | None = None
+    """The pieces of protected texts come as often as they must, unless max_length ends a translation. None: no such."""
+    once_BK: Tensor | None = None
+    """Which of these pieces each sentence must have. None: none."""
 
     def forbid_(self, scores_AWV: Tensor, tokens_AWT: Tensor, sentences: list[int], length: int) -> None:
         """Set the scores of forbidden pieces to -inf, in place. The next piece has number `length`, counted from 1.
@@ -145,6 +191,12 @@ class Constraints:
                     rows = [row for row, sentence in enumerate(sentences) if self.max_length[sentence] == longest]
                     self.utf8.forbid_long_(scores_AWV, rows, room)
             is_inside_AW = self.utf8.forbid_(scores_AWV, tokens_AWT)
+        if self.once is not None and self.once_BK is None:
+            scores_AWV.index_fill_(-1, self.once.piece_K, -math.inf)
+        elif self.once is not None and self.once_BK is not None:
+            rows_A = on_device(sentences, scores_AWV.device)
+            room_A = on_device([self.max_length[sentence] - length for sentence in sentences], scores_AWV.device)
+            self.once.forbid_(scores_AWV, tokens_AWT, self.once_BK[rows_A], room_A, is_inside_AW)
         if end_AW is not None:
             _forbid_repetition(scores_AWV, tokens_AWT[..., 1:], self.no_repeat_ngram, is_inside_AW)
             nothing_AW = scores_AWV.amax(dim=-1) == -math.inf

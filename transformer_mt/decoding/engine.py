@@ -41,6 +41,8 @@ class Sentence:
     """The ids that the translation must begin with, without EOS."""
     number: int = 0
     """A different number for each sentence, which seeds its random numbers."""
+    once: Sequence[int] = ()
+    """Ids that stand for protected texts: the translation has each exactly once, and no others of their kind."""
 
     def max_length(self, max_extra_length: int, max_positions: int) -> int:
         """The most pieces of its translation, EOS included: `max_extra_length` more than the sentence or its prefix."""

@@ -14,6 +14,7 @@ from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.word_pieces import CONTINUES, WORD, units_of
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.search_settings import SplitSentences
+from transformer_mt.text.protection import KEEP, knows_pieces
 from transformer_mt.text.sentences import split_sentences
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
@@ -157,7 +158,7 @@ class LineCutter:
     tags: Tags = NO_TAGS
 
     def parts(
-        self, lines: Sequence[str], prefixes: Sequence[str] | None, split: SplitSentences, first_line: int
+        self, lines: Sequence[str], prefixes: Sequence[str] | None, split: SplitSentences, numbers: Sequence[int]
     ) -> list[Part]:
         """The parts of all lines that are not blank, in order. A prefix belongs to the first part of its line.
 
@@ -170,7 +171,7 @@ class LineCutter:
         for line, (source, [*prefix, _]) in enumerate(zip(sources, targets, strict=True)):
             if source == [EOS]:
                 continue
-            number = first_line + line
+            number = numbers[line]
             if len(prefix) >= self.max_positions:
                 raise TranslationError(
                     f"the prefix of line {number} has {len(prefix)} subword pieces, but a translation has at most "
@@ -188,7 +189,8 @@ class LineCutter:
             for index, part in enumerate(parts):
                 # Parts with different numbers draw different random numbers; part 0 keeps the number of its line.
                 source = [*tag_ids, *part.sentence.source]
-                sentence = replace(part.sentence, source=source, number=number + index * _LINES)
+                once = [self._kept[i] for i in source if i in self._kept]
+                sentence = replace(part.sentence, source=source, number=number + index * _LINES, once=once)
                 found.append(replace(part, sentence=sentence))
         return found
 
@@ -199,6 +201,14 @@ class LineCutter:
         shift = part.first_unit + (of_tag[-1].stop if of_tag else 0)
         rest = units_of(pieces[part.num_tag_pieces :], spaced)
         return [*of_tag, *(range(units.start + shift, units.stop + shift) for units in rest)]
+
+    @cached_property
+    def _kept(self) -> dict[int, int]:
+        """The ids in both vocabularies of the pieces that stand for protected texts; none if the model has no such."""
+        if not knows_pieces(self.tokenizer):
+            return {}
+        source, target = self.tokenizer.source, self.tokenizer.target
+        return dict(zip(source.piece_to_id(list(KEEP)), target.piece_to_id(list(KEEP)), strict=True))
 
     def _tag_ids(self, tag: str) -> list[int]:
         """The pieces of a tag, without EOS. Before a text, it has the same pieces: it never merges with words."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.base.worker_pool import Workers, num_cores
-from transformer_mt.decoding.constraints import Constraints, Utf8
+from transformer_mt.decoding.constraints import Constraints, Once, Utf8
 from transformer_mt.decoding.engine import (
     WITH_SCORES,
     Engine,
@@ -75,6 +75,7 @@ class TorchEngine(Engine):
         self.plain = plain
         self.matmul = Matmul(None if device.dtype == torch.float32 else device.dtype, quantization)
         self.utf8 = Utf8.of(target_pieces, device.torch_device)
+        self.once = Once.of(target_pieces, device.torch_device)
         if self.matmul != Matmul():
             _ = self.searched  # made now, so that a model without this form raises an error here
         on_cpu = device.torch_device.type == "cpu"
@@ -173,7 +174,9 @@ class TorchEngine(Engine):
         source_BS = _pad([sentence.source for sentence in batch]).to(self.device.torch_device)
         limits = [sentence.max_length(decoding.max_extra_length, self.max_positions) for sentence in batch]
         prefixes = [sentence.prefix for sentence in batch]
-        constraints = Constraints(limits, prefixes, decoding.no_repeat_ngram, decoding.min_length, self.utf8)
+        once_BK = self.once.wanted([sentence.once for sentence in batch]) if self.once else None
+        rules = decoding.no_repeat_ngram, decoding.min_length, self.utf8, self.once, once_BK
+        constraints = Constraints(limits, prefixes, *rules)
         if decoding.sampling:
             return sample(model, source_BS, [sentence.number for sentence in batch], constraints, decoding)
         if decoding.beam_size == 1:

@@ -3,7 +3,8 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Self
 
@@ -13,72 +14,17 @@ from transformer_mt.decoding.engine import Engine, Sentence, Wanted
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.line_parts import NO_TAGS, LineCutter, Part, Tags
 from transformer_mt.decoding.loading import LoadedModel, ModelOfText
+from transformer_mt.decoding.protected_lines import translate_protected
+from transformer_mt.decoding.translation import BLANK, Translation, joined
 from transformer_mt.decoding.word_pieces import written_together
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig, changed, check_for_model
+from transformer_mt.text.protection import Protection
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 
 if TYPE_CHECKING:
     from transformer_mt.models.attention_weights import FloatArray
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A translation of a line."""
-
-    text: str
-    score: float
-    """The translations of a line are ranked by it: log_prob divided by the length penalty (DecodingConfig).
-
-    With mbr_candidates, it is the expected utility in percent. The score of a line that was split is the sum of its
-    parts' scores or, with mbr_candidates, their mean, also in percent.
-    """
-    log_prob: float
-    """The sum of the log-probabilities of its pieces and of its end, in nats."""
-    pieces: list[str] = field(default_factory=list)
-    """The subword pieces that the model wrote, without the end of the sentence."""
-    alignment: list[tuple[int, int]] | None = None
-    """Pairs of a source word and the target word that comes from it, numbered from 0; None if not requested.
-
-    For a language without spaces, these are characters instead of words; spaces are not counted.
-    """
-    num_parts: int = 1
-    """The number of parts of the line that were translated separately."""
-    is_short: bool = False
-    """Whether it, or a part of it, is much shorter than training text for such a source: something may be missing."""
-    at_limit: bool = False
-    """Whether it or a part of it was cut off at its greatest length (max_extra_length, model.max_positions)."""
-
-
-BLANK = Translation("", score=0.0, log_prob=0.0, alignment=[])
-
-
-def joined(
-    parts: Sequence[Translation], spaces: Sequence[str], spaced: bool, *, mean_score: bool = False
-) -> Translation:
-    """Join the translations of a line's parts into the translation of the line.
-
-    `spaces` has the white space before each part. `spaced` says whether the target language has spaces between words.
-    The score is the sum of the parts' scores or, with `mean_score`, their mean.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    text, pairs = "", []
-    for part, space in zip(parts, spaces, strict=True):
-        num_units = len(split_units(text, spaced))
-        pairs += [(source, num_units + target) for source, target in part.alignment or []]
-        text += (space if text and part.text else "") + part.text
-    return Translation(
-        text,
-        sum(part.score for part in parts) / (len(parts) if mean_score else 1),
-        sum(part.log_prob for part in parts),
-        [piece for part in parts for piece in part.pieces],
-        None if parts[0].alignment is None else pairs,
-        len(parts),
-        any(part.is_short for part in parts),
-        any(part.at_limit for part in parts),
-    )
 
 
 def check_texts(name: str, texts: Sequence[object]) -> None:
@@ -149,6 +95,7 @@ class Translator(ModelOfText):
         self.decoding, self.trained, self.model = decoding, trained, model
         longest = longest_part or engine.max_positions - 1
         self.cutter = LineCutter(tokenizer, engine.max_positions, longest, trained, languages, tags)
+        self._protection = Protection(tokenizer)
 
     @classmethod
     def of(cls, model: LoadedModel) -> Self:
@@ -201,15 +148,15 @@ class Translator(ModelOfText):
         changes = {"beam_size": beam_size, "length_penalty": length_penalty, "n_best": n_best}
         decoding = changed(decoding or self.decoding, changes)
         self._warn_of_tags(lines, count(first_line))
-        parts = self.cutter.parts(lines, prefixes, decoding.split_sentences, first_line)
-        if parts:
-            self._check(decoding)
-        share = len({part.line for part in parts}) / max(1, len(parts))  # lines per part
-        in_lines = None if progress is None else lambda count: progress(count * share)
-        found = self._search(parts, decoding, Wanted(alignment, scores or decoding.mbr_candidates > 0, in_lines))
-        if lost := [part.line for part, translations in zip(parts, found, strict=True) if not translations]:
-            raise NotFiniteError.of_line(first_line + lost[0])
-        return self._by_line(parts, found, len(lines), mean_score=decoding.mbr_candidates > 0)
+        wanted = Wanted(alignment, scores or decoding.mbr_candidates > 0, progress)
+        numbers = range(first_line, first_line + len(lines))
+        if decoding.protect == "never" or (decoding.protect == "auto" and not self._protection.has_pieces):
+            return self._translated(lines, prefixes or [], numbers, wanted, decoding)
+        protection = replace(self._protection, pattern=decoding.protect_pattern)
+        translate = partial(self._translated, decoding=decoding)
+        return translate_protected(
+            lines, prefixes or [""] * len(lines), numbers, wanted, protection, self.cutter, translate
+        )
 
     def attention(
         self, source: str, target: str | None = None, decoding: DecodingConfig | None = None
@@ -254,6 +201,25 @@ class Translator(ModelOfText):
                 f"{self.engine.max_positions:,} (model.max_positions): give a single, shorter sentence"
             )
         return ids
+
+    def _translated(
+        self,
+        lines: Sequence[str],
+        prefixes: Sequence[str],
+        numbers: Sequence[int],
+        wanted: Wanted,
+        decoding: DecodingConfig,
+    ) -> list[list[Translation]]:
+        """`translations` of lines with these numbers, in which nothing is protected."""
+        parts = self.cutter.parts(lines, prefixes if any(prefixes) else None, decoding.split_sentences, numbers)
+        if parts:
+            self._check(decoding)
+        share, progress = len({part.line for part in parts}) / max(1, len(parts)), wanted.progress  # lines per part
+        in_lines = None if progress is None else lambda count: progress(count * share)
+        found = self._search(parts, decoding, replace(wanted, progress=in_lines))
+        if lost := [part.line for part, translations in zip(parts, found, strict=True) if not translations]:
+            raise NotFiniteError.of_line(numbers[lost[0]])
+        return self._by_line(parts, found, len(lines), mean_score=decoding.mbr_candidates > 0)
 
     def _search(self, parts: Sequence[Part], decoding: DecodingConfig, wanted: Wanted) -> list[list[Translation]]:
         """The translations of each part; none if the model computed numbers that are not finite."""

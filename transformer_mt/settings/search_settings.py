@@ -1,5 +1,6 @@
 """The settings of translation, and the check that a model, its vocabulary and its positions allow them."""
 
+import re
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -7,7 +8,7 @@ from pydantic_core import ErrorDetails
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.base.wording import cut
-from transformer_mt.settings.section import Hypotheses, MorePositions, Section, Seed, Tokens
+from transformer_mt.settings.section import Hypotheses, MorePositions, Section, Seed, Text, Tokens
 
 if TYPE_CHECKING:
     from transformer_mt.settings.model_settings import ModelConfig
@@ -72,6 +73,12 @@ class DecodingConfig(Section):
     """Whether to translate the sentences of a line separately and to join their translations. auto: only if the line
     has more sentences, or more subword pieces, than 90 % of the training lines; it is then split into groups of the
     usual size."""
+    protect: Literal["auto", "always", "never"] = "auto"
+    """Whether URLs, e-mail addresses, placeholders such as {name} and %s, words with digits such as v1.2, and what
+    protect_pattern finds come back unchanged. auto: if the model was trained with training.modifiers.protect. With
+    always, a model without it translates the texts between them separately."""
+    protect_pattern: Text | None = None
+    """A regular expression of Python that finds further texts to protect."""
     tokens_per_batch: Tokens | Literal["auto"] = "auto"
     """The largest size of a batch: its source positions, padding included, times the hypotheses of each sentence
     (beam_size, or n_best with sampling). Larger batches need more memory. auto: 4096 on a CPU and 32768 on a GPU. On a
@@ -94,6 +101,10 @@ class DecodingConfig(Section):
             raise ValueError(
                 f"n_best={self.n_best} is more than mbr_candidates={self.mbr_candidates}: raise mbr_candidates"
             )
+        try:
+            re.compile(self.protect_pattern or "")
+        except re.error as error:
+            raise ValueError(f"protect_pattern={self.protect_pattern} is no regular expression: {error}") from None
         if self.mbr_candidates == 1:
             raise ValueError("mbr_candidates=1 leaves nothing to choose from: set 2 or more, such as 32, or 0")
         if self.sampling and self.coverage_penalty:

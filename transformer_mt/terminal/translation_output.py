@@ -11,7 +11,8 @@ from typing import Any
 from transformer_mt.base.memory import peak_memory
 from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.corpora.text_files import InvalidText
-from transformer_mt.decoding.translator import BLANK, Translation, Translator
+from transformer_mt.decoding.translation import BLANK, Translation
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import finite
 from transformer_mt.terminal.line_input import LineInput, beside

@@ -1,0 +1,152 @@
+"""Translates lines of which parts stay as they are: URLs, e-mail addresses, placeholders, identifiers."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from transformer_mt.base.languages import has_spaces, split_units
+from transformer_mt.decoding.engine import Wanted
+from transformer_mt.decoding.line_parts import LineCutter
+from transformer_mt.decoding.translation import Translation
+from transformer_mt.text.protection import Hidden, Protection, without_pieces
+from transformer_mt.text.sentences import MARKS
+
+Translate = Callable[[Sequence[str], Sequence[str], Sequence[int], Wanted], list[list[Translation]]]
+"""Translates lines, given the prefixes of their translations, and the numbers of the lines."""
+
+
+def translate_protected(
+    lines: Sequence[str],
+    prefixes: Sequence[str],
+    numbers: Sequence[int],
+    wanted: Wanted,
+    protection: Protection,
+    cutter: LineCutter,
+    translate: Translate,
+) -> list[list[Translation]]:
+    """Translate lines so that the translation of each has the line's protected texts, each exactly once.
+
+    The model copies pieces that stand for these texts. If it has no such pieces, or not enough, or if no translation
+    has them all, the texts between the protected ones are translated separately; if the line has a prefix, the line is
+    translated without protection instead.
+    """
+    cut = [_Line.of(*each, protection, cutter) for each in zip(lines, prefixes, strict=True)]
+    whole = [each.hidden_line if each.is_protected else (each.line, each.prefix) for each in cut]
+    found = translate([line for line, _ in whole], [prefix for _, prefix in whole], numbers, wanted)
+    for number, each in enumerate(cut):
+        found[number] = [line for one in found[number] if (line := each.restored(one)) is not None]
+    lost = [number for number, translations in enumerate(found) if not translations]
+    fragments = [fragment for at in lost for fragment in cut[at].fragments]
+    places = [numbers[at] for at in lost for _ in cut[at].fragments]
+    again = [text for text, _ in fragments], [prefix for _, prefix in fragments]
+    apart = translate(*again, places, replace(wanted, progress=None))
+    best = iter([translation for translation, *_ in apart])
+    for number in lost:
+        found[number] = [cut[number].joined(best)]
+    return found
+
+
+_WORD = re.compile(r"[^\W_]")
+_LAST_WORD = re.compile(r"(?<=[^\W_])[\W_]*$")
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line, and what is protected in it."""
+
+    line: str
+    prefix: str
+    """The text with which its translation must begin."""
+    tag: str
+    """Its tag as it stands there, with the white space around it."""
+    parts: list[str]
+    """Its text after the tag: those with odd numbers, from 0, are protected."""
+    hidden: Hidden | None
+    spaced: tuple[bool, bool]
+    """Whether the source and the target language have spaces between words."""
+
+    @classmethod
+    def of(cls, line: str, prefix: str, protection: Protection, cutter: LineCutter) -> "_Line":
+        tag, text = cutter.tags.parted(line)
+        parts = protection.cut(text)
+        source, target = cutter.tags.languages.get(tag, cutter.languages)
+        hidden = protection.hidden(parts) if any(map(_WORD.search, parts[::2])) else None
+        return cls(line, prefix, line.removesuffix(text), parts, hidden, (has_spaces(source), has_spaces(target)))
+
+    @property
+    def is_protected(self) -> bool:
+        return len(self.parts) > 1
+
+    @property
+    def hidden_line(self) -> tuple[str, str]:
+        """The line and its prefix with pieces for the protected texts; empty if there are no such pieces."""
+        if self.hidden is None:
+            return "", ""
+        return self.tag + self.hidden.text, self.hidden.hide(self.prefix)
+
+    def restored(self, found: Translation) -> Translation | None:
+        """Put the protected texts back into a translation; None if it lacks one of their pieces."""
+        if not self.is_protected:
+            return replace(found, text=without_pieces(found.text))
+        text = None if self.hidden is None else self.hidden.restored(found.text)
+        if self.hidden is None or text is None:
+            return None
+        if found.alignment is None:
+            return replace(found, text=text)
+        source_spaced, target_spaced = self.spaced
+        sources = self.hidden.numbers(self.tag + self.hidden.text, spaced=source_spaced)
+        targets = self.hidden.numbers(found.text, spaced=target_spaced)
+        return replace(found, text=text, alignment=[(sources[s], targets[t]) for s, t in found.alignment])
+
+    @property
+    def fragments(self) -> list[tuple[str, str]]:
+        """What is translated separately, and the prefix of each translation."""
+        if self.prefix:
+            return [(self.line, self.prefix)]
+        cores = [self._edges(number)[1] for number in range(0, len(self.parts), 2)]
+        return [(self.tag + core, "") for core in cores if core]
+
+    def _edges(self, number: int) -> tuple[str, str, str]:
+        """Split a part into what is translated, and the white space, marks and brackets before and after it."""
+        part, is_last = self.parts[number], number == len(self.parts) - 1
+        first, last = _WORD.search(part), None if is_last else _LAST_WORD.search(part)
+        if first is None:
+            return part, "", ""
+        start = first.start() if number else len(part) - len(part.lstrip())
+        end = last.start() if last else len(part.rstrip())
+        return part[:start], part[start:end], part[end:]
+
+    def joined(self, translations: Iterator[Translation]) -> Translation:
+        """Join the translations of its fragments and its protected texts."""
+        if self.prefix:
+            return next(translations)
+        source, text, used, pairs = "", "", list[Translation](), list[tuple[int, int]]()
+        num_of_tag = len(split_units(self.tag, self.spaced[0]))
+        for number, part in enumerate(self.parts):
+            before, core, after = ("", "", part) if number % 2 else self._edges(number)
+            places = _units_before(source + before, self.spaced[0]), _units_before(text + before, self.spaced[1])
+            if core:
+                best = next(translations)
+                used.append(best)
+                for s, t in best.alignment or []:
+                    pairs.append((s if s < num_of_tag else s + places[0], t + places[1]))
+                written = without_pieces(best.text)
+                core = written if core[-1] in MARKS else written.rstrip(MARKS)  # most models end all with a full stop
+            elif number % 2:
+                pairs.append((num_of_tag + places[0], places[1]))
+            source, text = source + part, text + before + core + after
+        return Translation(
+            " ".join(text.split()),
+            sum(best.score for best in used),
+            sum(best.log_prob for best in used),
+            [piece for best in used for piece in best.pieces],
+            None if used and used[0].alignment is None else pairs,
+            max(1, len(used)),
+            any(best.is_short for best in used),
+            any(best.at_limit for best in used),
+        )
+
+
+def _units_before(text: str, spaced: bool) -> int:
+    """The number, from 0, of the word to which a letter after this text belongs; or of that character."""
+    return len(split_units(text + "x", spaced)) - 1

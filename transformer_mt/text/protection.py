@@ -1,0 +1,118 @@
+"""Hides what must not be translated, such as URLs and placeholders, behind pieces that a model learns to copy."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from operator import add
+
+from transformer_mt.base.languages import UNK, split_units
+from transformer_mt.text.tokenizer import Tokenizer, user_symbols
+
+KEEP = tuple(f"<keep{number}>" for number in range(1, 10))
+"""The pieces that stand for protected texts."""
+_KEEP = re.compile("<keep[1-9]>")
+
+_URL = r"[^\s<>\"]*[^\s<>\".,;:!?)\]}'\u2019]"  # it does not end in a punctuation mark
+_PROTECTED = (
+    _KEEP.pattern,  # so that nothing in a text is taken for a piece
+    rf"(?:https?|ftp)://{_URL}|www\.{_URL}",
+    r"[\w.+-]*[\w+-]@[\w-]+(?:\.[\w-]+)+",  # an e-mail address
+    r"\{\{[^{}]*\}\}|\$?\{[\w.:,!\[\]-]*\}",  # {{count}}, {name}, ${HOME}, {0:d}
+    r"%\(\w+\)[a-z]|%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdifuxXeEgGc](?![^\W_])",  # %(name)s, %s, %1$s, %.2f
+    r"\$[A-Za-z_]\w*",  # $HOME
+    r"(?<![A-Za-z0-9_\u00c0-\u024f-])[A-Z]{1,6}-\d[A-Za-z0-9_-]*",  # ISO-9001
+    r"(?<![A-Za-z0-9_\u00c0-\u024f-])[A-Za-z_]+\d[A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*",  # x86_64, v1.2
+    r"(?<![\d.,])\d{5,}(?![.,]?\d)",  # a number whose digits no separators group
+)
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A text in which the first pieces of KEEP stand for its protected texts."""
+
+    text: str
+    originals: Sequence[str]
+    """The protected texts, in the order of their pieces."""
+
+    def restored(self, translation: str) -> str | None:
+        """Put the protected texts back into a translation; None unless it has each of their pieces exactly once."""
+        if sorted(_KEEP.findall(translation)) != list(KEEP[: len(self.originals)]):
+            return None
+        return self._filled(translation)
+
+    def hide(self, translation: str) -> str:
+        """Put the pieces for the protected texts into a translation that has some of them."""
+        for piece, original in zip(KEEP, self.originals, strict=False):
+            translation = translation.replace(original, piece, 1)
+        return translation
+
+    def numbers(self, text: str, *, spaced: bool) -> list[int]:
+        """For each word of `text`, which has such pieces, the number of this word after they are filled.
+
+        For a language without spaces, these are characters instead of words. Numbers begin with 0.
+        """
+        if spaced:
+            widths = [len(self._filled(word).split()) for word in text.split()]
+        else:
+            widths = []
+            for part in re.split(f"({_KEEP.pattern})", text):
+                units = split_units(self._filled(part), spaced=False)
+                widths += [len(units), *[0] * (len(part) - 1)] if _KEEP.fullmatch(part) else [1] * len(units)
+        return list(accumulate(widths, initial=0))[:-1]
+
+    def _filled(self, text: str) -> str:
+        return _KEEP.sub(lambda piece: self.originals[KEEP.index(piece[0])], text)
+
+
+@dataclass(frozen=True)
+class Protection:
+    """Finds what must not be translated."""
+
+    tokenizer: Tokenizer
+    pattern: str | None = None
+    """A regular expression for further texts."""
+
+    def cut(self, text: str) -> list[str]:
+        """Split a text; the results with odd numbers, from 0, are protected. Their join is the text."""
+        found, end = list[str](), 0
+        for match in self._regex.finditer(text):
+            # A tab would split a column of the output.
+            if match[0] not in self._symbols and match[0].strip() and match[0].isprintable():
+                found += [text[end : match.start()], match[0]]
+                end = match.end()
+        return [*found, text[end:]]
+
+    def hidden(self, parts: Sequence[str]) -> Hidden | None:
+        """Hide the protected texts in the results of `cut`; None if the model has not enough pieces for them."""
+        texts, originals = parts[::2], parts[1::2]
+        if len(originals) > (len(KEEP) if self.has_pieces else 0):
+            return None
+        pieces = [*KEEP[: len(originals)], ""]
+        return Hidden("".join(map(add, texts, pieces)), originals)
+
+    @cached_property
+    def has_pieces(self) -> bool:
+        """Whether the pieces of KEEP are in both vocabularies."""
+        return knows_pieces(self.tokenizer)
+
+    @cached_property
+    def _symbols(self) -> frozenset[str]:
+        """The texts that the model knows as pieces, such as <name>."""
+        return frozenset(user_symbols(self.tokenizer.source)) - {*KEEP}
+
+    @cached_property
+    def _regex(self) -> re.Pattern[str]:
+        own = map(re.escape, sorted(self._symbols, key=len, reverse=True))
+        return re.compile("|".join([*own, *([f"(?:{self.pattern})"] if self.pattern else []), *_PROTECTED]))
+
+
+def without_pieces(translation: str) -> str:
+    """Remove the pieces of KEEP from the translation of a text that has none."""
+    return " ".join(_KEEP.sub(" ", translation).split()) if _KEEP.search(translation) else translation
+
+
+def knows_pieces(tokenizer: Tokenizer) -> bool:
+    """Whether the pieces of KEEP are in both vocabularies of a tokenizer."""
+    return all(processor.piece_to_id(piece) != UNK for processor in tokenizer.processors for piece in KEEP)
