@@ -9,17 +9,19 @@ from operator import mul
 from pathlib import Path
 
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, RankError, TrainingError
+from transformer_mt.base.languages import has_spaces
 from transformer_mt.base.torchrun import num_processes
 from transformer_mt.base.wording import counted
 from transformer_mt.batches.batching import stages_of
 from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
 from transformer_mt.batches.loader import BatchLayout, Loader
+from transformer_mt.batches.modifier_sampling import ModifierSampler
 from transformer_mt.batches.subword_sampling import SubwordSampler
 from transformer_mt.kernels.device import Device
 from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, dump_config, load_config
-from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.settings.training_settings import ModifiersConfig, TrainingConfig
 from transformer_mt.storage.checksums import checkpoint_path, saved_steps
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
@@ -212,10 +214,13 @@ def _summary(progress: Progress, metric: str) -> str:
 
 
 def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, layout: BatchLayout) -> Loader:
-    settings, sampler = config.training, None
-    algorithm = config.tokenizer.algorithm
+    settings, algorithm = config.training, config.tokenizer.algorithm
+    sampler: SubwordSampler | ModifierSampler | None = None
     if settings.subword_sampling and algorithm != "character":  # the settings' check rules out both together
         sampler = SubwordSampler(tokenizer, algorithm, settings.subword_sampling)
+    elif settings.modifiers != ModifiersConfig():
+        languages = [config.corpus.languages_of(text) for text in config.corpus.training_corpora]
+        sampler = ModifierSampler(tokenizer, settings.modifiers, [has_spaces(source) for source, _ in languages])
     return Loader(
         corpus,
         settings.tokens_per_batch,

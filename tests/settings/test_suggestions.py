@@ -36,6 +36,13 @@ def keys(kind: str) -> set[str]:
         ("decoding.batch_size", ["tokens_per_batch"]),
         ("filters.min_length", ["min_characters"]),
         ("training.warmup_stpes", ["warmup_steps"]),
+        # The modifiers of OpusTrainer.
+        ("training.modifiers.UpperCase", ["upper_case"]),
+        ("training.modifiers.TitleCase", ["title_case"]),
+        ("training.modifiers.RemoveEndPunct", ["remove_end_punct"]),
+        ("training.modifiers.typo", ["typos"]),
+        ("modifiers", ["training.modifiers"]),
+        ("training.Typos", ["modifiers.typos"]),
         ("corpus.train.src", ["source"]),
         ("corpus.train.tgt", ["target"]),
         ("corpus.train.jsonl", ["path"]),

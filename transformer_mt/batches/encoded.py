@@ -1,10 +1,10 @@
 """Opens the token ids that `prepare` wrote, as memory maps: a directory, or a training set in shards."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,18 @@ class ShardedText:
 
 
 Text = EncodedText | ShardedText
+
+
+def sentences_of(text: Text, sentences: NDArray[np.integer[Any]]) -> list[list[int]]:
+    """Return the ids of each of these sentences, EOS included."""
+    ids, lengths = text.gather(sentences)
+    return [part.tolist() for part in np.split(ids, lengths.cumsum()[:-1])]
+
+
+def encoded_text(sentences: Sequence[Sequence[int]], dtype: Any) -> EncodedText:
+    """Put the ids of sentences end to end, in a type of NumPy."""
+    offsets = np.fromiter(accumulate(map(len, sentences), initial=0), np.int64, len(sentences) + 1)
+    return EncodedText(np.fromiter(chain.from_iterable(sentences), dtype, offsets[-1]), offsets)
 
 
 def piece_counts(text: Text, vocab_size: int) -> NDArray[np.int64]:

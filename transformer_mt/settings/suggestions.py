@@ -16,6 +16,7 @@ from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText, St
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ConvolutionalConfig, RnnConfig, TransformerConfig
 from transformer_mt.settings.section import Section, keys_of
+from transformer_mt.settings.training_settings import ModifiersConfig
 
 MODELS: dict[str, type[Section]] = {
     "transformer": TransformerConfig,
@@ -84,7 +85,8 @@ def sections_of(kind: str) -> dict[str, type[BaseModel]]:
     """Return the section classes by name, with this kind of model. The name of the top level is an empty text."""
     defaults = {name: type(field.default) for name, field in Config.model_fields.items()}
     others = {name: found for name, found in defaults.items() if issubclass(found, Section)}
-    return {"": Config, "corpus": CorpusConfig, **others, "model": MODELS[kind]}
+    modifiers = {"training.modifiers": ModifiersConfig}
+    return {"": Config, "corpus": CorpusConfig, **others, **modifiers, "model": MODELS[kind]}
 
 
 def _did_you_mean(keys: list[str], section: str) -> str:
@@ -125,14 +127,16 @@ def settings_text(name: str = "") -> str:
 def _parts() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield the name, the title and the keys of each section. Each key has its JSON schema."""
     for kind in MODELS:
-        for name, section in sections_of(kind).items():
+        sections = sections_of(kind)
+        for name, section in sections.items():
             schema = section.model_json_schema()
             if name == "model":
                 yield name, f"model, with model.kind={kind}: {schema['description']}", schema["properties"]
             elif kind == "transformer" and name:
-                yield name, f"{name}: {schema['description']}", schema["properties"]
+                keys = {key: each for key, each in schema["properties"].items() if f"{name}.{key}" not in sections}
+                yield name, f"{name}: {schema['description']}", keys
             elif kind == "transformer":
-                at_top = {key: each for key, each in schema["properties"].items() if key not in sections_of(kind)}
+                at_top = {key: each for key, each in schema["properties"].items() if key not in sections}
                 yield "", "At the top of the file:", at_top
     schema = PairedText.model_json_schema()
     yield "corpus.train", f"Keys below corpus.train: {schema['description']}", schema["properties"]

@@ -1,6 +1,6 @@
 """The settings of training: batches, learning rate, checkpoints, and which checkpoints become the model."""
 
-from typing import Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -33,11 +33,35 @@ VALIDATION_METRICS: dict[ValidationMetric, ShownMetric] = {
 Optimizer = Literal["adam", "muon"]
 
 
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class ModifiersConfig(Section):
+    """Changes of the training text, each in a share of the pairs, so that the model also translates text as people
+    write it. The pairs are chosen anew each time training reads them. OpusTrainer has the same modifiers; the examples
+    are Mozilla's values for the models of Firefox. Tags and tokenizer.user_symbols never change."""
+
+    upper_case: Share = 0.0
+    """Both sides in capital letters (OpusTrainer's UpperCase), for example 0.07."""
+    title_case: Share = 0.0
+    """A capital at the beginning of each word, on both sides (OpusTrainer's TitleCase), for example 0.05."""
+    typos: Share = 0.0
+    """Typos in a tenth of the words of the source, and at least in one (OpusTrainer's Typos), for example 0.05: two
+    letters swapped, a letter missing, doubled or replaced, or a space missing. Languages without spaces between words,
+    such as Chinese, have none."""
+    remove_end_punct: Share = 0.0
+    """No full stop or other end of a sentence on either side, if both have one (Mozilla's RemoveEndPunct), for example
+    0.2."""
+    noise: Share = 0.0
+    """Instead of the pair, the same few random letters on both sides, so that the model learns to copy what it does not
+    know (OpusTrainer's Noise), for example 0.0005."""
+
+
 class TrainingConfig(Section):
     """How the model is trained: batches, learning rate, regularisation, checkpoints and validation."""
 
     seed: Seed = 1
-    """The seed of all random choices: initial weights, order of the pairs, dropout, subword sampling."""
+    """The seed of all random choices: initial weights, order of the pairs, dropout, subword sampling, modifiers."""
     device: Text = "auto"
     """Where training runs: cpu, cuda or cuda:N. auto: CUDA if there is a GPU, otherwise the CPU."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -75,6 +99,9 @@ class TrainingConfig(Section):
     """Cut the training text into different pieces each time it is read. For bpe this is the probability that a merge is
     left out, for example 0.1 (Provilkov et al. 2020). For unigram it is the exponent of a segmentation's probability,
     for example 0.2; lower values vary the pieces more (Kudo 2018). 0: off."""
+    modifiers: ModifiersConfig = ModifiersConfig()
+    """Changes of a share of the training text, such as {upper_case: 0.07, typos: 0.05}. Cannot be combined with
+    subword_sampling."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "cooldown"] = "inverse_sqrt"
     """The learning rate after warm-up. inverse_sqrt: falls with 1/sqrt(step), as in the paper; linear: falls in a
     straight line to 0 at max_steps; cosine: falls along half a cosine to 0 at max_steps; constant: stays at peak_lr;
@@ -139,6 +166,11 @@ class TrainingConfig(Section):
             raise ValueError(
                 f"warmup_steps={self.warmup_steps} and cooldown_steps={self.cooldown_steps} are together more than "
                 f"max_steps={self.max_steps}: lower one of them, or raise max_steps"
+            )
+        if self.subword_sampling and self.modifiers != ModifiersConfig():
+            raise ValueError(
+                f"subword_sampling={self.subword_sampling} cannot be combined with modifiers: set subword_sampling=0, "
+                "or remove the modifiers"
             )
         if self.optimizer == "muon" and self.sharding == "full":
             raise ValueError(

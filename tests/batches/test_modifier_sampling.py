@@ -1,0 +1,165 @@
+"""Modified pairs: as often as the settings say, by seed, step and batch alone, and only if they fit."""
+
+from itertools import product
+from random import Random
+
+import numpy as np
+import pytest
+from helpers import text
+from helpers.messages import message
+from helpers.text import settings
+from helpers.thorough import thorough
+
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.batches.encoded import EncodedCorpus, encoded_text, sentences_of
+from transformer_mt.batches.loader import Loader, Position
+from transformer_mt.batches.modifier_sampling import ModifierSampler
+from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.training_settings import ModifiersConfig
+from transformer_mt.text.tokenizer import Tokenizer
+
+UNLIMITED = {"longest": 2**40, "total": 2**60}
+MIXED = ModifiersConfig(upper_case=0.2, title_case=0.2, typos=0.2, remove_end_punct=0.3, noise=0.1)
+SOURCES = [f"<2de> {line}" for line in text.ENGLISH]
+TARGETS = text.GERMAN[: len(SOURCES)]
+
+
+@pytest.fixture(scope="module", params=[True, *thorough(False)])
+def tokenizer(request):
+    return Tokenizer.train(SOURCES, TARGETS, settings(joint=request.param, vocab_size=420), ["<2de>"])
+
+
+@pytest.fixture(scope="module")
+def corpus(tokenizer):
+    sides = tokenizer.encode_source(SOURCES), tokenizer.encode_target(TARGETS)
+    return EncodedCorpus(*(encoded_text(side, np.uint16) for side in sides))
+
+
+def sampler(tokenizer, spaced=(True,), **shares):
+    return ModifierSampler(tokenizer, ModifiersConfig(**shares) if shares else MIXED, spaced)
+
+
+def draw(sampler, corpus, pairs=None, seed=1, step=0, batch=0, **room):
+    pairs = np.arange(len(corpus)) if pairs is None else pairs
+    return sampler.sampled(corpus, pairs, seed=seed, step=step, batch=batch, **UNLIMITED | room)
+
+
+def rows(corpus):
+    """The ids of each pair, source and target."""
+    numbers = np.arange(len(corpus))
+    return list(zip(sentences_of(corpus.source, numbers), sentences_of(corpus.target, numbers), strict=True))
+
+
+def texts(tokenizer, corpus):
+    return [(tokenizer.source.decode(source), tokenizer.decode_target(target)) for source, target in rows(corpus)]
+
+
+def test_a_share_of_one_changes_every_pair_on_both_sides(tokenizer, corpus):
+    expected = [(f"<2de> {line.upper()}", target.upper()) for line, target in zip(text.ENGLISH, TARGETS, strict=True)]
+    assert texts(tokenizer, draw(sampler(tokenizer, upper_case=1.0), corpus)) == expected
+
+
+def test_new_pieces_are_those_of_prepare(tokenizer, corpus):
+    found = draw(sampler(tokenizer), corpus)
+    lines = texts(tokenizer, found)
+    assert lines != texts(tokenizer, corpus)
+    encoded = [tokenizer.encode_source([source for source, _ in lines])]
+    encoded.append(tokenizer.encode_target([target for _, target in lines]))
+    assert rows(found) == list(zip(*encoded, strict=True))
+
+
+def test_a_change_that_changes_nothing_leaves_the_pieces(tokenizer):
+    """Also pieces into which the tokenizer would not cut the text: here, each letter is one."""
+    letters = [[tokenizer.source.piece_to_id(letter) for letter in "\u2581ABC"] + [3]]
+    corpus = EncodedCorpus(encoded_text(letters, np.uint16), encoded_text([[3]], np.uint16))
+    assert rows(draw(sampler(tokenizer, upper_case=1.0, remove_end_punct=1.0), corpus)) == rows(corpus)
+
+
+def test_shares_are_those_of_the_settings(tokenizer, corpus):
+    changed = draw(sampler(tokenizer, upper_case=0.07, remove_end_punct=0.2), corpus, np.arange(20_000) % len(corpus))
+    lines = texts(tokenizer, changed)
+    upper = [target == target.upper() for _, target in lines]
+    assert sum(upper) / 20_000 == pytest.approx(0.07, abs=0.006)
+    ends = [(source.endswith("."), target.endswith(".")) for source, target in lines]
+    assert {(True, True), (False, False)} == set(ends)
+    assert sum(not source for source, _ in ends) / 20_000 == pytest.approx(0.2, abs=0.01)
+
+
+def test_a_draw_depends_on_seed_step_and_batch_alone(tokenizer, corpus):
+    keys = list(product((1, 11), (1, 11), (0, 1, 10)))
+    one, pairs = sampler(tokenizer), np.arange(60)
+    first = {key: rows(draw(one, corpus, pairs, *key)) for key in keys}
+    Random(1).shuffle(keys)
+    assert all(rows(draw(one, corpus, pairs, *key)) == first[key] for key in keys)
+    assert all(rows(draw(sampler(tokenizer), corpus, pairs, *key)) == first[key] for key in keys)
+    assert len({str(pairs) for pairs in first.values()}) == len(keys)
+
+
+def test_what_has_no_room_keeps_its_text_and_the_rest_is_drawn_as_ever(tokenizer, corpus):
+    free, old = rows(draw(sampler(tokenizer), corpus)), rows(corpus)
+    longest = max(len(side) for pair in old for side in pair) + 2
+    limited = rows(draw(sampler(tokenizer), corpus, longest=longest))
+    assert limited == [new if max(map(len, new)) <= longest else before for before, new in zip(old, free, strict=True)]
+    assert limited != free
+    total = max(corpus.source.num_tokens, corpus.target.num_tokens) + 200
+    limited, spare = rows(draw(sampler(tokenizer), corpus, total=total)), [total, total]
+    spare = [total - corpus.source.num_tokens, total - corpus.target.num_tokens]
+    for before, new, found in zip(old, free, limited, strict=True):
+        growth = [len(new[side]) - len(before[side]) for side in (0, 1)]
+        fits = all(growth[side] <= spare[side] for side in (0, 1))
+        assert found == (new if fits else before)
+        spare = [spare[side] - growth[side] * fits for side in (0, 1)]
+    assert limited != free
+
+
+def test_typos_are_only_in_corpora_with_spaces(tokenizer, corpus):
+    half = len(corpus) // 2
+    two = EncodedCorpus(corpus.source, corpus.target, (half, len(corpus) - half))
+    pairs = Random(3).sample(range(len(corpus)), len(corpus))
+    found = texts(tokenizer, draw(sampler(tokenizer, (False, True), typos=1.0), two, np.array(pairs)))
+    assert [found[at][0] != SOURCES[pair] for at, pair in enumerate(pairs)] == [pair >= half for pair in pairs]
+    assert [target for _, target in found] == [TARGETS[pair] for pair in pairs]
+
+
+def test_pairs_with_unknown_pieces_stay(tokenizer, corpus):
+    unknown = EncodedCorpus(corpus.source, encoded_text([[1, *row] for _, row in rows(corpus)], np.uint16))
+    assert rows(draw(sampler(tokenizer, upper_case=1.0), unknown)) == rows(unknown)
+
+
+@pytest.mark.parametrize("upper_case", [0.2, 1.0])
+def test_padded_pairs_that_grow_get_batches_of_their_own(tokenizer, corpus, upper_case):
+    """No batch has too many positions, no pair is lost, and none keeps its text for lack of room."""
+    drawing = sampler(tokenizer, upper_case=upper_case)
+    loader = Loader(corpus, 800, 0, seed=1, sampler=drawing)
+    assert loader.order(0).pairs.tolist() == Loader(corpus, 800, 0, seed=1).order(0).pairs.tolist()
+    several = 0
+    for step, ([pairs], _) in zip(range(1, 9), loader.updates(Position()), strict=False):
+        batches = loader.batches(pairs, step, 0)
+        assert all(max(batch.source_BS.numel(), batch.labels_BT.numel()) <= 800 for batch in batches)
+        found = {}
+        for batch in batches:
+            for pair, source, labels in zip(batch.pairs_B, batch.source_BS, batch.labels_BT, strict=True):
+                found[int(pair)] = source[source != 0].tolist(), labels[labels != 0].tolist()
+        expected = rows(draw(drawing, corpus, pairs, step=step))
+        assert [found[pair] for pair in pairs.tolist()] == expected and len(found) == len(pairs)
+        several += len(batches) > 1
+    assert several == 8
+
+
+def test_packed_batches_have_room_for_nearly_all_changes(tokenizer, corpus):
+    drawing = sampler(tokenizer, upper_case=0.1)
+    loader = Loader(corpus, 4000, 0, seed=1, layout="packed", sampler=drawing)
+    plain = Loader(corpus, 4000, 0, seed=1, layout="packed")
+    assert len(loader.order(0)) <= 1.5 * len(plain.order(0))  # capitals make 3 times as many pieces, of a tenth
+    kept = changed = 0
+    for step, pairs in enumerate(loader.order(0)):
+        [batch] = loader.batches(pairs, step, 0)
+        tokens, old = batch.num_labels, int(corpus.target.lengths(pairs).sum())
+        free = draw(drawing, corpus, pairs, step=step).target.num_tokens
+        kept, changed = kept + free - tokens, changed + free - old
+    assert 0 <= kept <= 0.1 * changed and changed > 0
+
+
+def test_modifiers_and_subword_sampling_exclude_each_other(experiment):
+    with pytest.raises(ConfigError, match=message("modifiers-with-subword-sampling", "subword_sampling=0.1")):
+        load_config(experiment, ["training.subword_sampling=0.1", "training.modifiers={noise: 0.1}"])

@@ -1,0 +1,86 @@
+"""Changes the text of training pairs each time training reads them: capitals, typos, missing full stops, noise."""
+
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.base.languages import UNK
+from transformer_mt.batches.encoded import EncodedCorpus, encoded_text, sentences_of
+from transformer_mt.settings.training_settings import ModifiersConfig
+from transformer_mt.text.modifiers import modified, symbols_in
+from transformer_mt.text.tokenizer import Tokenizer, clean
+
+_SAMPLE = 1000  # the growth of all text is estimated from this many pairs
+_MARGIN = 1.5  # room for this many times the mean growth, because some batches grow more
+
+
+class ModifierSampler:
+    """Draws which pairs are modified, and how. `spaced` says of each corpus whether its source language has spaces."""
+
+    regroups = True  # a sentence in capitals has twice the pieces, and would double the padding of its batch
+
+    def __init__(self, tokenizer: Tokenizer, shares: ModifiersConfig, spaced: Sequence[bool]) -> None:
+        self._tokenizer, self._spaced, self._symbols = tokenizer, spaced, symbols_in(tokenizer)
+        self._shares: list[tuple[str, float]] = [(name, share) for name, share in shares if share]
+
+    def sampled(
+        self,
+        corpus: EncodedCorpus,
+        pairs: NDArray[np.int64],
+        *,
+        seed: int,
+        step: int,
+        batch: int,
+        longest: int,
+        total: int,
+    ) -> EncodedCorpus:
+        """Return these pairs, some of them modified, numbered from 0.
+
+        The result is a pure function of the arguments. A pair keeps its text if a side of it would have more than
+        `longest` pieces, or if all sentences of this side together would have more than `total`.
+        """
+        sides = sentences_of(corpus.source, pairs), sentences_of(corpus.target, pairs)
+        rows, *encoded = self._modified(corpus, pairs, sides, Random(f"{seed} {step} {batch}"))
+        spare = [total - sum(map(len, side)) for side in sides]
+        for row, *pair in zip(rows, *encoded, strict=True):
+            growth = [len(new) - len(side[row]) for new, side in zip(pair, sides, strict=True)]
+            if max(map(len, pair)) <= longest and all(more <= room for more, room in zip(growth, spare, strict=True)):
+                spare = [room - more for more, room in zip(growth, spare, strict=True)]
+                for new, side in zip(pair, sides, strict=True):
+                    side[row] = new
+        return EncodedCorpus(encoded_text(sides[0], np.uint32), encoded_text(sides[1], np.uint32))
+
+    def budget(self, corpus: EncodedCorpus, tokens_per_batch: int) -> int:
+        """Return a size for batches before the changes, which leaves enough room for the growth of nearly all batches.
+
+        It is at least the length of the longest sentence of the corpus.
+        """
+        pairs = np.linspace(0, len(corpus) - 1, min(_SAMPLE, len(corpus))).astype(np.int64)
+        grown = self.sampled(corpus, pairs, seed=0, step=0, batch=0, longest=2**62, total=2**62)
+        sides = (corpus.source, grown.source), (corpus.target, grown.target)
+        growth = max(after.num_tokens / int(before.lengths(pairs).sum()) - 1 for before, after in sides)
+        longest = max(corpus.source.longest, corpus.target.longest)
+        return max(longest, int(tokens_per_batch / (1 + _MARGIN * max(growth, 0.0))))
+
+    def _modified(
+        self, corpus: EncodedCorpus, pairs: NDArray[np.int64], sides: tuple[list[list[int]], ...], random: Random
+    ) -> tuple[list[int], list[list[int]], list[list[int]]]:
+        """Return the rows whose text changes, and the ids of their new sources and targets."""
+        names = [{name for name, share in self._shares if random.random() < share} for _ in pairs]
+        chosen = [row for row, of_row in enumerate(names) if of_row and not any(UNK in side[row] for side in sides)]
+        of_corpora = np.searchsorted(np.cumsum(corpus.sizes), pairs, side="right")
+        rows, sources, targets = list[int](), list[str](), list[str]()
+        for row in chosen:
+            source, target = (
+                clean(processor.decode(side[row][:-1]))
+                for processor, side in zip((self._tokenizer.source, self._tokenizer.target), sides, strict=True)
+            )
+            spaced = self._spaced[of_corpora[row]]
+            new_source, new_target = modified(names[row], source, target, self._symbols, random, spaced=spaced)
+            if (new_source, new_target) != (source, target):
+                rows.append(row)
+                sources.append(clean(new_source))
+                targets.append(clean(new_target))
+        return rows, *self._tokenizer.encode_cleaned(sources, targets)

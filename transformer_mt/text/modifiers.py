@@ -1,0 +1,122 @@
+"""Changes text as people write it: in capitals, with typos, without a full stop. Symbols of the tokenizer stay."""
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from random import Random
+
+from transformer_mt.text.sentences import MARKS, WIDE_MARKS
+from transformer_mt.text.tokenizer import Tokenizer, user_symbols
+
+Symbols = re.Pattern[str]
+"""Matches each symbol that the tokenizer keeps whole, such as a tag, in a group of its own."""
+
+TYPO_SHARE = 0.1  # of the words of a line with typos, as in OpusTrainer
+_NUM_WORDS, _NUM_LETTERS = (2, 5), (1, 4)  # of noise: the least and the most words, and letters of a word
+_FIRST_LETTER = re.compile(r"(?<!\S)([^\w\s]*)([^\W\d_])")
+
+
+def symbols_in(tokenizer: Tokenizer) -> Symbols:
+    """Return the pattern of the user-defined pieces of a tokenizer. It matches nothing if there are none."""
+    found = {symbol.strip("\u2581") for processor in tokenizer.processors for symbol in user_symbols(processor)}
+    longest_first = sorted(found - {""}, key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, longest_first)) or '(?!)'})")
+
+
+def modified(
+    names: Collection[str], source: str, target: str, symbols: Symbols, random: Random, *, spaced: bool
+) -> tuple[str, str]:
+    """Return the pair after those changes that `names` has, in the order of training.modifiers.
+
+    The text is a result of `clean`; that of this function need not be. Typos need a source language with spaces between
+    words (`spaced`).
+    """
+    if "upper_case" in names:
+        source, target = upper_case(source, symbols), upper_case(target, symbols)
+    if "title_case" in names:
+        source, target = title_case(source, symbols), title_case(target, symbols)
+    if "typos" in names and spaced:
+        source = with_typos(source, symbols, random, TYPO_SHARE)
+    if "remove_end_punct" in names:
+        shorter = without_end_punct(source, symbols), without_end_punct(target, symbols)
+        if shorter[0] != source and shorter[1] != target:
+            source, target = shorter
+    if "noise" in names:
+        source, target = noise(source, target, symbols, random)
+    return source, target
+
+
+def upper_case(text: str, symbols: Symbols) -> str:
+    """Return the text in capital letters, without rules of single languages: i becomes I also in Turkish."""
+    return _outside(symbols, text, str.upper)
+
+
+def title_case(text: str, symbols: Symbols) -> str:
+    """Return the text with a capital as the first letter of each word; the other letters stay."""
+    return _outside(symbols, text, lambda part: _FIRST_LETTER.sub(lambda found: found[1] + found[2].title(), part))
+
+
+def without_end_punct(text: str, symbols: Symbols) -> str:
+    """Return the text without the full stops, question marks and other ends of sentences at its end.
+
+    If there are none, or if nothing else would remain, the text stays as it is.
+    """
+    *before, last = symbols.split(text)
+    shorter = last.rstrip(MARKS + WIDE_MARKS)
+    if shorter == last or not (shorter + "".join(before[::2])).strip():
+        return text
+    return "".join([*before, shorter]).rstrip()
+
+
+def noise(source: str, target: str, symbols: Symbols, random: Random) -> tuple[str, str]:
+    """Return the same few words of random letters of the pair on both sides. Symbols before the source stay there."""
+    free = "".join([*symbols.split(source)[::2], *symbols.split(target)[::2]])
+    letters = [character for character in free if character.isalnum()]
+    if not letters:
+        return source, target
+    lengths = [random.randint(*_NUM_LETTERS) for _ in range(random.randint(*_NUM_WORDS))]
+    text = " ".join(["".join(random.choices(letters, k=length)) for length in lengths])
+    leading = re.match(f"(?:{symbols.pattern}\\s*)*", source)
+    return (leading[0] if leading else "") + text, text
+
+
+def with_typos(text: str, symbols: Symbols, random: Random, share: float) -> str:
+    """Return the text with typos in about this share of its words, and at least in one.
+
+    A typo swaps two letters, leaves one out, doubles one, replaces one by another letter of the line, or leaves out the
+    space after the word. Words with a digit or a symbol have none, and neither have words without letters.
+    """
+    words = text.split(" ")
+    usable = [at for at, word in enumerate(words) if _has_typos(word, symbols)]
+    if not usable:
+        return text
+    chosen = [at for at in usable if random.random() < share] or [random.choice(usable)]
+    letters = [character for at in usable for character in words[at] if character.isalpha()]
+    gaps = [" "] * (len(words) - 1) + [""]
+    for at in chosen:
+        if at + 1 in usable and random.random() < 0.2:  # one of the five kinds
+            gaps[at] = ""
+        else:
+            words[at] = _with_typo(words[at], letters, random)
+    return "".join([word + gap for word, gap in zip(words, gaps, strict=True)])
+
+
+def _has_typos(word: str, symbols: Symbols) -> bool:
+    characters = set(word)
+    return any(map(str.isalpha, characters)) and not any(map(str.isdigit, characters)) and not symbols.search(word)
+
+
+def _with_typo(word: str, letters: list[str], random: Random) -> str:
+    """Return the word with one of the other four kinds of typos, if it allows the kind, at a random letter."""
+    at = random.choice([at for at, character in enumerate(word) if character.isalpha()])
+    before, letter, after = word[:at], word[at], word[at + 1 :]
+    kinds = [before + 2 * letter + after, before + random.choice(letters) + after]
+    if any(map(str.isalpha, before + after)):
+        kinds.append(before + after)
+    if after[:1].isalpha():
+        kinds.append(before + after[0] + letter + after[1:])
+    return random.choice([changed for changed in kinds if changed != word])
+
+
+def _outside(symbols: Symbols, text: str, change: Callable[[str], str]) -> str:
+    parts: Iterable[str] = symbols.split(text)
+    return "".join([part if at % 2 else change(part) for at, part in enumerate(parts)])
