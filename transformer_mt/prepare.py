@@ -46,6 +46,7 @@ from transformer_mt.text.existing_tokenizer import (
     open_existing,
     tokenizer_warnings,
 )
+from transformer_mt.text.protection import KEEP, check_kept
 from transformer_mt.text.tokenizer import Tokenizer, clean, holds_tokenizer, taken
 from transformer_mt.text.tokenizer_growth import extended
 
@@ -245,8 +246,9 @@ def _tokenizer(
 
 
 def _symbols(config: Config) -> list[str]:
-    """The texts that the tokenizer never splits, each once: its own symbols, and the tags of all corpora."""
-    return list(dict.fromkeys([*config.tokenizer.user_symbols, *config.corpus.tags]))
+    """The texts that the tokenizer never splits, each once: its own symbols, the tags of all corpora, and KEEP."""
+    kept = KEEP if config.training.modifiers.protect else ()
+    return list(dict.fromkeys([*config.tokenizer.user_symbols, *config.corpus.tags, *kept]))
 
 
 def _tokenizer_settings(config: Config) -> str:
@@ -284,6 +286,7 @@ def _existing_tokenizer(path: str, config: Config) -> Tokenizer:
     check_fits(tokenizer, settings)
     check_symbols(tokenizer, settings, config.corpus.tags)
     check_sampling(tokenizer, settings, config.training.subword_sampling)
+    check_kept(tokenizer, config.training.modifiers.protect)
     print(f"using the tokenizer {path}", flush=True)
     for warning in tokenizer_warnings(tokenizer):
         print(f"warning: {warning}", file=sys.stderr)

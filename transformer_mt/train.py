@@ -28,6 +28,7 @@ from transformer_mt.storage.own_directory import Owner, hold
 from transformer_mt.terminal import cli
 from transformer_mt.terminal.cli import run_all_stages
 from transformer_mt.text.existing_tokenizer import check_sampling
+from transformer_mt.text.protection import check_kept
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.loop import train
 from transformer_mt.training.progress import Progress, is_trained, may_change
@@ -268,6 +269,7 @@ def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokeniz
         raise CorpusError(f"{data_dir} was prepared differently: {change}. Choose another data_dir, and {advice}")
     tokenizer = prepared.load_tokenizer()
     check_sampling(tokenizer, config.tokenizer, config.training.subword_sampling)
+    check_kept(tokenizer, config.training.modifiers.protect)
     return tokenizer
 
 

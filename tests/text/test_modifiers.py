@@ -13,9 +13,11 @@ from transformer_mt.text.modifiers import (
     symbols_in,
     title_case,
     upper_case,
+    with_kept_words,
     with_typos,
     without_end_punct,
 )
+from transformer_mt.text.protection import KEEP
 from transformer_mt.text.tokenizer import Tokenizer
 
 SYMBOLS = re.compile("(<2de>|<name>|<n>)")
@@ -31,7 +33,7 @@ TAGGED = "<2de> <name> met 3 friends of <name>, aged 17b and 20."
         (title_case, "iPhone ǆ 日本", "IPhone ǅ 日本"),
         (without_end_punct, "Is it? Yes.", "Is it? Yes"),
         (without_end_punct, "Quoi ?!", "Quoi"),
-        (without_end_punct, "什么？", "什么"),
+        (without_end_punct, "什么？", "什么"),  # noqa: RUF001
         (without_end_punct, "Call <name>.", "Call <name>"),
         (without_end_punct, "He said “no.”", "He said “no.”"),
         *((without_end_punct, text, text) for text in ("no end", "...", "<2de> .", "", "see <n>")),
@@ -133,3 +135,18 @@ def test_the_symbols_of_a_tokenizer_are_found_the_longest_first(joint):
     assert symbols_in(tokenizer).findall("x<a><b> [.] <a>y [x]") == ["<a><b>", "[.]", "<a>"]
     plain = Tokenizer.train(ENGLISH, GERMAN, settings())
     assert upper_case("<a> b", symbols_in(plain)) == "<A> B"
+
+
+def test_words_that_are_equal_on_both_sides_become_the_same_pieces():
+    source, target = "<2de> Tom saw Mary-Ann in 2018, in (Berlin).", "Tom sah Mary-Ann 2018 in Berlin, in Bern."
+    symbols = re.compile("(<2de>|" + "|".join(KEEP) + ")")
+    seen = set()
+    for seed in range(60):
+        found = with_kept_words(source, target, symbols, Random(seed))
+        pieces = symbols.findall(found[0])[1:]
+        assert 1 <= len(pieces) <= 3 and sorted(pieces) == sorted(symbols.findall(found[1]))
+        for text, original in zip(found, (source, target), strict=True):
+            assert re.fullmatch(symbols.sub(".+?", re.escape(text)), original), found
+        seen |= {word for word in ("Tom", "Mary-Ann", "2018", "Berlin", "in", "saw") if word not in found[0]}
+    assert seen == {"Tom", "Mary-Ann", "2018", "Berlin"}, "not `in`, which stands twice on one side"
+    assert with_kept_words("A dog", "Ein Hund", symbols, Random(1)) == ("A dog", "Ein Hund")

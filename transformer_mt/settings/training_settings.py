@@ -41,6 +41,9 @@ class ModifiersConfig(Section):
     write it. The pairs are chosen anew each time training reads them. OpusTrainer has the same modifiers; the examples
     are Mozilla's values for the models of Firefox. Tags and tokenizer.user_symbols never change."""
 
+    protect: Share = 0.0
+    """One to three words that are equal on both sides become pieces <keep1> to <keep9>, for example 0.2. `prepare` adds
+    these pieces to the tokenizer. The model learns to copy them, and decoding.protect uses them."""
     upper_case: Share = 0.0
     """Both sides in capital letters (OpusTrainer's UpperCase), for example 0.07."""
     title_case: Share = 0.0

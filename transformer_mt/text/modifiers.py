@@ -1,9 +1,11 @@
 """Changes text as people write it: in capitals, with typos, without a full stop. Symbols of the tokenizer stay."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from random import Random
 
+from transformer_mt.text.protection import KEEP
 from transformer_mt.text.sentences import MARKS, WIDE_MARKS
 from transformer_mt.text.tokenizer import Tokenizer, user_symbols
 
@@ -12,6 +14,7 @@ Symbols = re.Pattern[str]
 
 TYPO_SHARE = 0.1  # of the words of a line with typos, as in OpusTrainer
 _NUM_WORDS, _NUM_LETTERS = (2, 5), (1, 4)  # of noise: the least and the most words, and letters of a word
+_WHOLE_WORD = re.compile(r"[^\W_](?:\S*[^\W_])?")  # without marks before and after it
 _FIRST_LETTER = re.compile(r"(?<!\S)([^\w\s]*)([^\W\d_])")
 
 
@@ -30,6 +33,8 @@ def modified(
     The text is a result of `clean`; that of this function need not be. Typos need a source language with spaces between
     words (`spaced`).
     """
+    if "protect" in names:
+        source, target = with_kept_words(source, target, symbols, random)
     if "upper_case" in names:
         source, target = upper_case(source, symbols), upper_case(target, symbols)
     if "title_case" in names:
@@ -43,6 +48,23 @@ def modified(
     if "noise" in names:
         source, target = noise(source, target, symbols, random)
     return source, target
+
+
+def with_kept_words(source: str, target: str, symbols: Symbols, random: Random) -> tuple[str, str]:
+    """Return the pair with pieces of KEEP for up to three words that occur once on each side, and are equal there."""
+    source_words, target_words = (
+        Counter(word for part in symbols.split(text)[::2] for word in _WHOLE_WORD.findall(part))
+        for text in (source, target)
+    )
+    equal = [word for word, number in source_words.items() if number == target_words[word] == 1]
+    pieces = dict(
+        zip(random.sample(equal, min(len(equal), random.randint(1, 3))), random.sample(KEEP, 3), strict=False)
+    )
+
+    def kept(part: str) -> str:
+        return _WHOLE_WORD.sub(lambda found: pieces.get(found[0], found[0]), part)
+
+    return _outside(symbols, source, kept), _outside(symbols, target, kept)
 
 
 def upper_case(text: str, symbols: Symbols) -> str:

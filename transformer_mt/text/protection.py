@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import accumulate
 from operator import add
 
+from transformer_mt.base.errors import TokenizerError
 from transformer_mt.base.languages import UNK, split_units
 from transformer_mt.text.tokenizer import Tokenizer, user_symbols
 
@@ -116,3 +117,13 @@ def without_pieces(translation: str) -> str:
 def knows_pieces(tokenizer: Tokenizer) -> bool:
     """Whether the pieces of KEEP are in both vocabularies of a tokenizer."""
     return all(processor.piece_to_id(piece) != UNK for processor in tokenizer.processors for piece in KEEP)
+
+
+def check_kept(tokenizer: Tokenizer, share: float) -> None:
+    """Raises TokenizerError if training.modifiers.protect is on and a tokenizer lacks the pieces of KEEP."""
+    if share and not knows_pieces(tokenizer):
+        raise TokenizerError(
+            f"training.modifiers.protect={share} needs the pieces <keep1> to <keep9>, but the tokenizer lacks them: "
+            "choose another data_dir, so that `prepare` trains a tokenizer that has them, or name the present one in "
+            "tokenizer.extend_from"
+        )
