@@ -9,12 +9,12 @@ from functools import cached_property
 from itertools import accumulate
 
 from transformer_mt.base.errors import TranslationError
-from transformer_mt.base.languages import EOS, has_spaces, short_code
+from transformer_mt.base.languages import EOS, has_spaces, short_code, split_units
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.word_pieces import CONTINUES, WORD, units_of
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.search_settings import SplitSentences
-from transformer_mt.text.sentences import split_sentences
+from transformer_mt.text.sentences import split_sentences, writes_ordinals_with_stops
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 
@@ -121,6 +121,9 @@ def cut_pieces(pieces: Sequence[str], longest: int) -> Iterator[tuple[int, int]]
 _log = logging.getLogger(__name__)
 
 _NO_SPACE_BETWEEN_SENTENCES = ("zh", "ja")
+# Bullets of lists, dashes of dialogues, marks of quoted mail, as often as they follow one another.
+_BULLETS = re.compile(r"(?:(?:[-–—*+•·‣◦▪>]|[a-zA-Z]\)|\d{1,3}[.)])[^\S\n\r\v\f\x1c-\x1f\x85\u2028\u2029]+)+(?=\S)")
+_BULLETS_BUT_ORDINALS = re.compile(_BULLETS.pattern.replace("[.)]", r"\)"))
 _LINES = 2**32  # more lines than any text has: part i of line n gets the number n + i * _LINES
 
 
@@ -139,6 +142,8 @@ class Part:
     """How many of its first pieces belong to the tag of its line."""
     languages: tuple[str, str] = ("", "")
     """The codes of the source and target languages."""
+    frame: tuple[str, str] = ("", "")
+    """What the translation of its line begins with (white space and bullets), and ends with (white space)."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +169,9 @@ class LineCutter:
         Raises TranslationError for a prefix that is too long.
         """
         found: list[Part] = []
-        tags, texts = zip(*map(self.tags.parted, lines), strict=True) if lines else ((), ())
+        firsts = prefixes or [""] * len(lines)
+        framed = [self._framed(line, first, split) for line, first in zip(lines, firsts, strict=True)]
+        tags, texts, frames = zip(*framed, strict=True) if lines else ((), (), ())
         sources = self.tokenizer.encode_source(texts)
         targets = self.tokenizer.encode_target(prefixes) if prefixes else [[EOS]] * len(lines)
         for line, (source, [*prefix, _]) in enumerate(zip(sources, targets, strict=True)):
@@ -177,13 +184,14 @@ class LineCutter:
                     f"{self.max_positions} (model.max_positions): shorten it"
                 )
             languages = self.tags.languages.get(tags[line], self.languages)
-            sentences = self._sentences(texts[line], source, prefixes[line] if prefixes else "", split, languages)
+            sentences = self._sentences(texts[line], source, firsts[line], split, languages)
             ends = [self._units(ids[:-1], languages[0])[-1].stop for ids, _ in sentences[:-1]]
             tag_ids = self._tag_ids(tags[line])
             parts: list[Part] = []
-            for (ids, space), first_unit in zip(sentences, accumulate(ends, initial=0), strict=True):
+            bullets = len(split_units(frames[line][0], has_spaces(languages[0])))
+            for (ids, space), first_unit in zip(sentences, accumulate(ends, initial=bullets), strict=True):
                 sentence = Sentence(ids, [] if parts else prefix, number)
-                part = Part(line, sentence, first_unit, space, len(tag_ids), languages)
+                part = Part(line, sentence, first_unit, space, len(tag_ids), languages, frames[line])
                 parts += [part] if len(tag_ids) + len(ids) <= self.max_positions else self._cut(part)
             for index, part in enumerate(parts):
                 # Parts with different numbers draw different random numbers; part 0 keeps the number of its line.
@@ -199,6 +207,26 @@ class LineCutter:
         shift = part.first_unit + (of_tag[-1].stop if of_tag else 0)
         rest = units_of(pieces[part.num_tag_pieces :], spaced)
         return [*of_tag, *(range(units.start + shift, units.stop + shift) for units in rest)]
+
+    def _framed(self, line: str, prefix: str, split: SplitSentences) -> tuple[str, str, tuple[str, str]]:
+        """Take the tag of a line, and what stands around its text, off. Returns the tag, the text, and its frame.
+
+        A prefix of the translation stands for what the line begins with, and without splitting, bullets stay.
+        """
+        tag, rest = self.tags.parted(line)
+        head = line[: len(line) - len(rest)]
+        text = rest.strip()
+        end = _in_one_line(rest[len(rest.rstrip()) :])
+        if prefix.strip():
+            return tag, text, ("", end)
+        # One of the spaces after a tag belongs to the tag.
+        before_text = head[len(head.rstrip()) + 1 :] if tag else rest[: len(rest) - len(rest.lstrip())]
+        start = _in_one_line(line[: len(head) - len(head.lstrip())] + before_text)
+        language = self.tags.languages.get(tag, self.languages)[0]
+        pattern = _BULLETS_BUT_ORDINALS if writes_ordinals_with_stops(language) else _BULLETS
+        if split != "never" and (bullets := pattern.match(text)):
+            start, text = start + bullets[0], text[bullets.end() :]
+        return tag, text, (start, end)
 
     def _tag_ids(self, tag: str) -> list[int]:
         """The pieces of a tag, without EOS. Before a text, it has the same pieces: it never merges with words."""
@@ -270,6 +298,11 @@ def _space_between(space: str, target_language: str) -> str:
     if short_code(target_language) in _NO_SPACE_BETWEEN_SENTENCES:
         return ""
     return "".join(sign if unicodedata.category(sign) == "Zs" else " " for sign in space) or " "
+
+
+def _in_one_line(space: str) -> str:
+    """The white space around a line's text, without what could end a line, such as a line feed."""
+    return "".join(sign for sign in space if sign == "\t" or unicodedata.category(sign) == "Zs")
 
 
 def _joined(sentences: list[tuple[str, str]]) -> tuple[str, str]:

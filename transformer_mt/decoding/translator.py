@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Self
 
@@ -279,8 +279,20 @@ class Translator(ModelOfText):
             own, translations = zip(*pairs, strict=True)
             spaces, is_spaced = [part.space for part in own], has_spaces(own[0].languages[1])
             ranks = zip(*translations, strict=False)
-            of_line[line] = [joined(rank, spaces, is_spaced, mean_score=mean_score) for rank in ranks]
+            in_text = [joined(rank, spaces, is_spaced, mean_score=mean_score) for rank in ranks]
+            of_line[line] = [self._framed(translation, own[0]) for translation in in_text]
         return of_line
+
+    def _framed(self, found: Translation, part: Part) -> Translation:
+        """The translation of a line, with the white space and the bullets of the line, given its first part."""
+        before, after = part.frame
+        source_bullets, bullets = (len(split_units(before, has_spaces(language))) for language in part.languages)
+        pairs = found.alignment
+        if pairs is not None and bullets:
+            first = self.cutter.source_units(part)[part.num_tag_pieces].start - source_bullets
+            of_bullets = [(first + min(number, source_bullets - 1), number) for number in range(bullets)]
+            pairs = of_bullets + [(source, target + bullets) for source, target in pairs]
+        return replace(found, text=before + found.text + after, alignment=pairs)
 
     def _check(self, decoding: DecodingConfig) -> None:
         """Raises ConfigError for settings that the model does not support."""

@@ -23,6 +23,18 @@ _END = re.compile(
 )
 _FIRST_CHARACTER = re.compile(rf"[\s{re.escape(_OPENING)}]*+(\w?)")
 
+# The same where the white space is missing, as in "I read a book.I like it.", but not for dots of omission.
+_LETTER = r"[^\W\d_]"
+_END_WITHOUT_SPACE = re.compile(
+    rf"(?<={_LETTER}{{2}})(?P<marks>\.|[!?]++)\)?"
+    rf"(?=[¿¡]|(?P<word>{_LETTER}++)(?!\w)(?P<joined>['’]{_LETTER}++)?(?P<next>\s\w)?)"
+)
+# Such a line may hold code, where a stop stands between the parts of a name, as in net.Socket.
+_CODE = re.compile(r"[\\_=<>`\[\]{}#*|;]|://")
+# So do addresses, which have such signs or several stops, and a few names with capitals.
+_NAME = re.compile(r"[@/:&$]|^www\.|\w\(|\..*\.\w|\.(?:Com|Org|Net|Js)\b", re.DOTALL)
+_LONGEST_NAME = 80  # characters on each side of the stop
+
 # A name or a number follows these abbreviations, so they end no sentence: English, German, French, Spanish, Italian,
 # Portuguese, Dutch, Swedish, Polish and Czech. Abbreviations that often end a sentence, such as "etc.", are left out.
 _BEFORE_A_NAME = frozenset(
@@ -47,15 +59,23 @@ def split_sentences(line: str, language: str = "") -> list[tuple[str, str]]:
     `language` is the code of the line's language, such as de, de-AT or deu_Latn. It decides whether "3." may be an
     ordinal number.
     """
-    ordinals = re.split("[-_]", language.lower())[0] in _WITH_ORDINAL_STOPS
+    ordinals = writes_ordinals_with_stops(language)
     has_capitals = line != line.lower()
     cuts = [
         match.span("space" if match["marks"] else "wide_space")
         for match in _END.finditer(line)
         if not match["marks"] or _ends(line, match, ordinals=ordinals, has_capitals=has_capitals)
     ]
+    if (match := _END_WITHOUT_SPACE.search(line)) and not _CODE.search(line):
+        found = _END_WITHOUT_SPACE.finditer(line, match.start())
+        cuts = sorted([*cuts, *((match.end(), match.end()) for match in found if _ends_without_space(line, match))])
     edges = [(0, 0), *cuts, (len(line.rstrip()), len(line))]
     return [(line[start:stop], line[stop:following]) for (_, start), (stop, following) in pairwise(edges)]
+
+
+def writes_ordinals_with_stops(language: str) -> bool:
+    """Whether "3." may be an ordinal number in a language."""
+    return re.split("[-_]", language.lower())[0] in _WITH_ORDINAL_STOPS
 
 
 def _ends(line: str, match: re.Match[str], *, ordinals: bool, has_capitals: bool) -> bool:
@@ -78,6 +98,25 @@ def _ends(line: str, match: re.Match[str], *, ordinals: bool, has_capitals: bool
     return not (
         (dotted and not is_word_alone) or lower in _BEFORE_A_NAME or (letter.isdecimal() and lower in _BEFORE_A_NUMBER)
     )
+
+
+def _ends_without_space(line: str, match: re.Match[str]) -> bool:
+    """Whether a sentence ends at these marks, which follow a word, and a word or ¿ or ¡ follows them."""
+    before = line[max(0, match.start() - _LONGEST_NAME) : match.start()].rsplit(maxsplit=1)[-1]
+    after = line[match.start() : match.end() + _LONGEST_NAME].split(maxsplit=1)[0]
+    if _NAME.search(before + after):
+        return False
+    word = match["word"]
+    if word is None:
+        return True
+    is_letter = len(word) == 1 and (match["joined"] or (match["next"] and match["next"][-1].islower()))  # I am, I'm
+    if not (word[0].isupper() and (word[1:].islower() or is_letter)):
+        return False
+    if match["marks"] != ".":
+        return True
+    last = re.split(rf"(?!{_LETTER}).", before)[-1]
+    is_word = last.islower() or (last.istitle() and len(word) > 1)
+    return is_word and last.lower() not in _BEFORE_A_NAME and bool(match["next"] or match["joined"])
 
 
 def _last_word(text: str) -> tuple[str, str]:
