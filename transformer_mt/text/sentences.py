@@ -36,15 +36,17 @@ _NAME = re.compile(r"[@/:&$]|^www\.|\w\(|\..*\.\w|\.(?:Com|Org|Net|Js)\b", re.DO
 _LONGEST_NAME = 80  # characters on each side of the stop
 
 # A name or a number follows these abbreviations, so they end no sentence: English, German, French, Spanish, Italian,
-# Portuguese, Dutch, Swedish, Polish and Czech. Abbreviations that often end a sentence, such as "etc.", are left out.
+# Portuguese, Dutch, Swedish, Polish, Czech and Russian. "etc." and others that often end a sentence are left out.
 _BEFORE_A_NAME = frozenset(
     "mr mrs ms mx dr drs prof st ste sr sra srta dña fr hr hrn frl msgr mgr rev hon gen col lt sgt capt cpt cmdr adm "
     "maj gov sen rep pres supt insp vs cf ca zzgl inkl exkl evtl ggf bzw vgl sog bspw resp phil dipl ing mme mlle sig "
-    "sigg dott avv mio mrd tsd bzgl dhr mevr mw jhr ul płk św tzw tzn np apt dept univ assn bros".split()
+    "sigg dott avv mio mrd tsd bzgl dhr mevr mw jhr ul płk św tzw tzn np apt dept univ assn bros mt mts "
+    "med kath evang lic psicol проф акад им св ул гг тыс млн млрд".split()  # noqa: RUF001
 )
 _BEFORE_A_NUMBER = frozenset(
     "no nos nr nrn núm num nº art arts abs abschn kap bd fig figs abb tab eq eqs vol vols pp sec secs chap par ziff rn "
-    "jan feb mar mär apr jun jul aug sep sept oct okt nov dec dez janv févr avr juil déc abr ago dic tel".split()
+    "jan feb mar mär apr jun jul aug sep sept oct okt nov dec dez janv févr avr juil déc abr ago dic tel str "
+    "ул стр рис".split()
 )
 # Languages that write an ordinal number with a full stop, as in "am 3. Mai".
 _WITH_ORDINAL_STOPS = frozenset(
@@ -92,7 +94,7 @@ def _ends(line: str, match: re.Match[str], *, ordinals: bool, has_capitals: bool
     if word.isdecimal():
         begins_an_item = not before or before[-1] in MARKS  # an item of a list, as in "1. Mix. 2. Bake."
         return not begins_an_item and not (ordinals and len(word) <= 2)  # a year may end a sentence
-    lower = word.lower()
+    lower = re.split("['’]", word.lower())[-1]  # as in "l'Ing."
     dotted = all(len(part) <= 2 and part.isalpha() for part in word.split("."))  # "z.B", "U.S"; an initial, too
     is_word_alone = "." not in word and len(word) != 1
     return not (
