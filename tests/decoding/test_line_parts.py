@@ -139,6 +139,8 @@ def test_words_are_aligned_across_the_parts(echo):
     [[found]] = echo().translations([line], alignment=True)
     assert found.alignment == [(number, number) for number in range(len(line.split()))]
     assert found.num_parts == 3
+    [[found]] = echo().translations(["A dog.He runs."], alignment=True)
+    assert found.text == "A dog. He runs." and found.alignment == [(0, 0), (1, 1), (1, 2), (2, 3)]
 
 
 @pytest.mark.parametrize("line", ["一二。三四五。六。", "一二。 三四五。　六。"])

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import EOS, has_spaces, short_code, split_units
@@ -185,12 +185,12 @@ class LineCutter:
                 )
             languages = self.tags.languages.get(tags[line], self.languages)
             sentences = self._sentences(texts[line], source, firsts[line], split, languages)
-            ends = [self._units(ids[:-1], languages[0])[-1].stop for ids, _ in sentences[:-1]]
             tag_ids = self._tag_ids(tags[line])
             parts: list[Part] = []
-            bullets = len(split_units(frames[line][0], has_spaces(languages[0])))
-            for (ids, space), first_unit in zip(sentences, accumulate(ends, initial=bullets), strict=True):
+            first_units = self._first_units(sentences, frames[line][0], languages[0])
+            for (ids, space), first_unit in zip(sentences, first_units, strict=True):
                 sentence = Sentence(ids, [] if parts else prefix, number)
+                space = _space_between(space, languages[1])
                 part = Part(line, sentence, first_unit, space, len(tag_ids), languages, frames[line])
                 parts += [part] if len(tag_ids) + len(ids) <= self.max_positions else self._cut(part)
             for index, part in enumerate(parts):
@@ -207,6 +207,15 @@ class LineCutter:
         shift = part.first_unit + (of_tag[-1].stop if of_tag else 0)
         rest = units_of(pieces[part.num_tag_pieces :], spaced)
         return [*of_tag, *(range(units.start + shift, units.stop + shift) for units in rest)]
+
+    def _first_units(self, sentences: list[tuple[list[int], str]], before: str, language: str) -> Iterator[int]:
+        """For each sentence of a line, the number of its first word or character; `before` are the line's bullets."""
+        spaced = has_spaces(language)
+        lengths = [
+            self._units(ids[:-1], language)[-1].stop - (spaced and not space)
+            for (ids, _), (_, space) in pairwise(sentences)  # without a space, two sentences share a word
+        ]
+        return accumulate(lengths, initial=len(split_units(before, spaced)))
 
     def _framed(self, line: str, prefix: str, split: SplitSentences) -> tuple[str, str, tuple[str, str]]:
         """Take the tag of a line, and what stands around its text, off. Returns the tag, the text, and its frame.
@@ -247,7 +256,7 @@ class LineCutter:
     def _sentences(
         self, line: str, source: list[int], prefix: str, split: SplitSentences, languages: tuple[str, str]
     ) -> list[tuple[list[int], str]]:
-        """The pieces of each sentence or group of sentences, with the white space before its translation.
+        """The pieces of each sentence or group of sentences, with the white space before it in the line.
 
         If the prefix has several sentences, the same number of sentences at the beginning of the line stay together.
         """
@@ -261,7 +270,7 @@ class LineCutter:
         if len(sentences) == 1:
             return [(source, "")]
         ids = self.tokenizer.encode_source([text for text, _ in sentences])
-        spaces = ["", *(_space_between(space, languages[1]) for _, space in sentences[:-1])]
+        spaces = ["", *(space for _, space in sentences[:-1])]
         return [(pieces, space) for pieces, space in zip(ids, spaces, strict=True) if pieces != [EOS]]
 
     def _as_in_training(self, sentences: list[tuple[str, str]], num_pieces: int) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ _END_WITHOUT_SPACE = re.compile(
 # Such a line may hold code, where a stop stands between the parts of a name, as in net.Socket.
 _CODE = re.compile(r"[\\_=<>`\[\]{}#*|;]|://")
 # So do addresses, which have such signs or several stops, and a few names with capitals.
-_NAME = re.compile(r"[@/:&$]|^www\.|\w\(|\..*\.\w|\.(?:Com|Org|Net|Js)\b", re.DOTALL)
+_NAME = re.compile(r"[@/:&$]|\..*\.\w|\.(?:Com|Org|Net|Js)\b", re.DOTALL)
 _LONGEST_NAME = 80  # characters on each side of the stop
 
 # A name or a number follows these abbreviations, so they end no sentence: English, German, French, Spanish, Italian,
