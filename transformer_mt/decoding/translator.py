@@ -123,8 +123,9 @@ class Translator(ModelOfText):
     (DecodingConfig.split_sentences). A sentence with more pieces than the model has positions is cut into parts of at
     most `longest_part` pieces, and the logger of `line_parts` warns of it. The translations of a line's parts are
     joined by the line's own white space; their scores and log-probabilities are added (with minimum Bayes risk
-    decoding, the score is the mean), and n-best lists are joined rank by rank. `languages` are the codes of the source
-    and target languages. They say where sentences end, and whether alignments are between words or characters.
+    decoding, the score is the mean), and n-best lists are joined rank by rank. White space and bullets around a line's
+    text stay. `languages` are the codes of the source and target languages. They say where sentences end, and whether
+    alignments are between words or characters.
 
     For a model of several directions, lines begin with its `tags`, as in "<2de> Hello.". Each part of a line gets the
     line's tag, and in alignments the tag counts as a word of the source.
