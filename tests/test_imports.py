@@ -27,6 +27,7 @@ BELOW = {
     "settings": set(),
     "storage": set(),
     "corpora": {"settings"},
+    "documents": set(),
     "models": {"kernels", "settings"},
     "text": {"settings", "storage"},
     "batches": {"settings", "storage", "text"},

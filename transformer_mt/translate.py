@@ -42,9 +42,9 @@ much shorter than in training for such a source) and at_limit (true: cut off at 
 
 If a line has more sentences or more pieces than usual in training, it is split at ends of sentences, and the
 translations are joined again (split_sentences=auto; always and never are the other choices). A sentence with
-more pieces than model.max_positions is translated in parts, with a warning. At the end, a summary on standard
-error gives the number of lines, how many were split, and which translations you should check; --quiet leaves it
-out.
+more pieces than model.max_positions is translated in parts, with a warning. White space and bullets, such as "- ",
+around the text of a line stay. At the end, a summary on standard error gives the number of lines, how many were
+split, and which translations you should check; --quiet leaves it out.
 
 With --input FILE --output FILE, `translate` keeps the translations in parts, in the directory FILE.parts, until all
 are complete. You can stop or kill the command at any time: the same command resumes. If torchrun starts several

@@ -1,6 +1,7 @@
 """Properties of lines that hold several sentences: none is left out, and single sentences are translated as ever."""
 
 import json
+import random
 import shutil
 
 import pytest
@@ -81,10 +82,56 @@ def test_always_and_never(echo):
 
 def test_translations_are_joined_by_the_lines_own_white_space(echo):
     line = "  A dog.  He runs.\tSo?\u3000Yes. "
-    assert echo().translate([line]) == ["A dog.  He runs. So?\u3000Yes."]
-    assert echo(target_language="zh_Hans").translate([line]) == ["A dog.He runs.So?Yes."]
+    assert echo().translate([line]) == ["  A dog.  He runs. So?\u3000Yes. "]
+    assert echo(target_language="zh_Hans").translate([line]) == ["  A dog.He runs.So?Yes. "]
+    assert echo().translate(["A dog.He runs."]) == ["A dog. He runs."]
     assert echo(source_language="zh").translate(["一。二。"]) == ["一。 二。"]
     assert echo(source_language="zh", target_language="ja").translate(["一。二。"]) == ["一。二。"]
+
+
+def test_white_space_and_bullets_around_a_text_stay(echo):
+    draw = random.Random(1)
+    bullets = ["- ", "* ", "• ", "1. ", "12) ", "a) ", "> ", "— ", " ", "\t", "\u3000"]
+    for _ in range(300):
+        start = "".join(draw.choices(bullets, k=draw.randint(0, 4)))
+        end = "".join(draw.choices(" \t\u3000", k=draw.randint(0, 2)))
+        texts = draw.choices(SENTENCES, k=draw.randint(1, 3))
+        translator, line = echo(), start + " ".join(texts) + end
+        assert translator.translate([line]) == [line]
+        assert [translator.tokenizer.decode_target(part.source) for part in translator.engine.sentences] == texts
+
+
+@pytest.mark.parametrize("text", ["-5 is cold", "3.5 is it", "a dog - a cat", "ab) is", "2020. is", "-", "---", "> "])
+def test_what_is_no_bullet_is_translated(echo, text):
+    translator = echo()
+    assert translator.translate([text]) == [text]
+    assert [part.source for part in translator.engine.sentences] == translator.tokenizer.encode_source([text])
+
+
+def test_numbers_stay_where_they_may_be_ordinals_and_bullets_where_lines_stay_whole(echo):
+    assert parts_of(echo(), "1. a dog") == ["a dog"]
+    assert parts_of(echo(source_language="de"), "1. a dog") == ["1. a dog"]
+    assert parts_of(echo(source_language="de"), "1) a dog") == ["a dog"]
+    assert parts_of(echo(), " - a dog", split_sentences="never") == ["- a dog"]
+
+
+def test_a_line_feed_at_the_end_of_a_line_stays_out_of_the_translation(echo):
+    assert echo().translate([" A dog.\r\n"]) == [" A dog."]
+
+
+def test_a_prefix_stands_for_the_bullet_too(echo):
+    [[found]] = echo().translations([" - A dog. "], prefixes=["- Ein"])
+    assert found.text == "- Ein - A dog. "
+
+
+def test_a_bullet_is_a_word_of_the_alignment(echo):
+    line = " - > A dog.  He runs fast."
+    [[found]] = echo().translations([line], alignment=True)
+    assert found.alignment == [(number, number) for number in range(len(line.split()))]
+    [[found]] = echo(source_language="zh", target_language="ja").translations(["1) 一二。三四"], alignment=True)
+    assert found.alignment == [(number, number) for number in range(len("1)一二。三四"))]
+    [[found]] = echo(source_language="zh").translations(["1) 一二"], alignment=True)
+    assert found.alignment == [(0, 0), (2, 1)]
 
 
 def test_words_are_aligned_across_the_parts(echo):
@@ -92,6 +139,8 @@ def test_words_are_aligned_across_the_parts(echo):
     [[found]] = echo().translations([line], alignment=True)
     assert found.alignment == [(number, number) for number in range(len(line.split()))]
     assert found.num_parts == 3
+    [[found]] = echo().translations(["A dog.He runs."], alignment=True)
+    assert found.text == "A dog. He runs." and found.alignment == [(0, 0), (1, 1), (1, 2), (2, 3)]
 
 
 @pytest.mark.parametrize("line", ["一二。三四五。六。", "一二。 三四五。　六。"])

@@ -123,6 +123,16 @@ class TestParts:
         assert [target for _, target in found.alignment] == list(range(len(of_target)))
         assert [words[source] for source, _ in found.alignment] == of_target
 
+    @pytest.mark.parametrize("start", ["<2de> ", "<2de>", " <2de> ", "<2de>   ", "<2de> \t"])
+    def test_bullets_after_a_tag_stay_and_count_as_words(self, echo, start):
+        translator = echo()
+        [[found]] = translator.translations([f"{start}- A dog. He runs. "], alignment=True)
+        assert sources_of(translator) == ["<2de> A dog.", "<2de> He runs."]
+        spaces = start.replace("<2de> ", "", 1).replace("<2de>", "")
+        assert found.text == f"{spaces}- <2de> A dog. <2de> He runs. "
+        assert [source for source, _ in found.alignment] == [1, 0, 2, 3, 0, 4, 5]
+        assert [target for _, target in found.alignment] == list(range(7))
+
     def test_a_tag_with_more_pieces_than_the_model_takes_is_named(self, echo):
         with pytest.raises(TranslationError, match=message("tag-too-long", "<2de> <2de>", "6")):
             echo(max_positions=6).translate(["<2de> " * 9 + "A"])

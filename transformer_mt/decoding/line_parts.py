@@ -6,16 +6,16 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from transformer_mt.base.errors import TranslationError
-from transformer_mt.base.languages import EOS, has_spaces, short_code
+from transformer_mt.base.languages import EOS, has_spaces, short_code, split_units
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.word_pieces import CONTINUES, WORD, units_of
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.search_settings import SplitSentences
 from transformer_mt.text.protection import KEEP, knows_pieces
-from transformer_mt.text.sentences import split_sentences
+from transformer_mt.text.sentences import split_sentences, writes_ordinals_with_stops
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 
@@ -122,6 +122,9 @@ def cut_pieces(pieces: Sequence[str], longest: int) -> Iterator[tuple[int, int]]
 _log = logging.getLogger(__name__)
 
 _NO_SPACE_BETWEEN_SENTENCES = ("zh", "ja")
+# Bullets of lists, dashes of dialogues, marks of quoted mail, as often as they follow one another.
+_BULLETS = re.compile(r"(?:(?:[-–—*+•·‣◦▪>]|[a-zA-Z]\)|\d{1,3}[.)])[^\S\n\r\v\f\x1c-\x1f\x85\u2028\u2029]+)+(?=\S)")
+_BULLETS_BUT_ORDINALS = re.compile(_BULLETS.pattern.replace("[.)]", r"\)"))
 _LINES = 2**32  # more lines than any text has: part i of line n gets the number n + i * _LINES
 
 
@@ -140,6 +143,8 @@ class Part:
     """How many of its first pieces belong to the tag of its line."""
     languages: tuple[str, str] = ("", "")
     """The codes of the source and target languages."""
+    frame: tuple[str, str] = ("", "")
+    """What the translation of its line begins with (white space and bullets), and ends with (white space)."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,9 @@ class LineCutter:
         Raises TranslationError for a prefix that is too long.
         """
         found: list[Part] = []
-        tags, texts = zip(*map(self.tags.parted, lines), strict=True) if lines else ((), ())
+        firsts = prefixes or [""] * len(lines)
+        framed = [self._framed(line, first, split) for line, first in zip(lines, firsts, strict=True)]
+        tags, texts, frames = zip(*framed, strict=True) if lines else ((), (), ())
         sources = self.tokenizer.encode_source(texts)
         targets = self.tokenizer.encode_target(prefixes) if prefixes else [[EOS]] * len(lines)
         for line, (source, [*prefix, _]) in enumerate(zip(sources, targets, strict=True)):
@@ -178,13 +185,14 @@ class LineCutter:
                     f"{self.max_positions} (model.max_positions): shorten it"
                 )
             languages = self.tags.languages.get(tags[line], self.languages)
-            sentences = self._sentences(texts[line], source, prefixes[line] if prefixes else "", split, languages)
-            ends = [self._units(ids[:-1], languages[0])[-1].stop for ids, _ in sentences[:-1]]
+            sentences = self._sentences(texts[line], source, firsts[line], split, languages)
             tag_ids = self._tag_ids(tags[line])
             parts: list[Part] = []
-            for (ids, space), first_unit in zip(sentences, accumulate(ends, initial=0), strict=True):
+            first_units = self._first_units(sentences, frames[line][0], languages[0])
+            for (ids, space), first_unit in zip(sentences, first_units, strict=True):
                 sentence = Sentence(ids, [] if parts else prefix, number)
-                part = Part(line, sentence, first_unit, space, len(tag_ids), languages)
+                space = _space_between(space, languages[1])
+                part = Part(line, sentence, first_unit, space, len(tag_ids), languages, frames[line])
                 parts += [part] if len(tag_ids) + len(ids) <= self.max_positions else self._cut(part)
             for index, part in enumerate(parts):
                 # Parts with different numbers draw different random numbers; part 0 keeps the number of its line.
@@ -210,6 +218,35 @@ class LineCutter:
         source, target = self.tokenizer.source, self.tokenizer.target
         return dict(zip(source.piece_to_id(list(KEEP)), target.piece_to_id(list(KEEP)), strict=True))
 
+    def _first_units(self, sentences: list[tuple[list[int], str]], before: str, language: str) -> Iterator[int]:
+        """For each sentence of a line, the number of its first word or character; `before` are the line's bullets."""
+        spaced = has_spaces(language)
+        lengths = [
+            self._units(ids[:-1], language)[-1].stop - (spaced and not space)
+            for (ids, _), (_, space) in pairwise(sentences)  # without a space, two sentences share a word
+        ]
+        return accumulate(lengths, initial=len(split_units(before, spaced)))
+
+    def _framed(self, line: str, prefix: str, split: SplitSentences) -> tuple[str, str, tuple[str, str]]:
+        """Take the tag of a line, and what stands around its text, off. Returns the tag, the text, and its frame.
+
+        A prefix of the translation stands for what the line begins with, and without splitting, bullets stay.
+        """
+        tag, rest = self.tags.parted(line)
+        head = line[: len(line) - len(rest)]
+        text = rest.strip()
+        end = in_one_line(rest[len(rest.rstrip()) :])
+        if prefix.strip():
+            return tag, text, ("", end)
+        # One of the spaces after a tag belongs to the tag.
+        before_text = head[len(head.rstrip()) + 1 :] if tag else rest[: len(rest) - len(rest.lstrip())]
+        start = in_one_line(line[: len(head) - len(head.lstrip())] + before_text)
+        language = self.tags.languages.get(tag, self.languages)[0]
+        pattern = _BULLETS_BUT_ORDINALS if writes_ordinals_with_stops(language) else _BULLETS
+        if split != "never" and (bullets := pattern.match(text)):
+            start, text = start + bullets[0], text[bullets.end() :]
+        return tag, text, (start, end)
+
     def _tag_ids(self, tag: str) -> list[int]:
         """The pieces of a tag, without EOS. Before a text, it has the same pieces: it never merges with words."""
         if not tag:
@@ -229,7 +266,7 @@ class LineCutter:
     def _sentences(
         self, line: str, source: list[int], prefix: str, split: SplitSentences, languages: tuple[str, str]
     ) -> list[tuple[list[int], str]]:
-        """The pieces of each sentence or group of sentences, with the white space before its translation.
+        """The pieces of each sentence or group of sentences, with the white space before it in the line.
 
         If the prefix has several sentences, the same number of sentences at the beginning of the line stay together.
         """
@@ -243,7 +280,7 @@ class LineCutter:
         if len(sentences) == 1:
             return [(source, "")]
         ids = self.tokenizer.encode_source([text for text, _ in sentences])
-        spaces = ["", *(_space_between(space, languages[1]) for _, space in sentences[:-1])]
+        spaces = ["", *(space for _, space in sentences[:-1])]
         return [(pieces, space) for pieces, space in zip(ids, spaces, strict=True) if pieces != [EOS]]
 
     def _as_in_training(self, sentences: list[tuple[str, str]], num_pieces: int) -> list[tuple[str, str]]:
@@ -280,6 +317,11 @@ def _space_between(space: str, target_language: str) -> str:
     if short_code(target_language) in _NO_SPACE_BETWEEN_SENTENCES:
         return ""
     return "".join(sign if unicodedata.category(sign) == "Zs" else " " for sign in space) or " "
+
+
+def in_one_line(space: str) -> str:
+    """The white space around a line's text, without what could end a line, such as a line feed."""
+    return "".join(sign for sign in space if sign == "\t" or unicodedata.category(sign) == "Zs")
 
 
 def _joined(sentences: list[tuple[str, str]]) -> tuple[str, str]:

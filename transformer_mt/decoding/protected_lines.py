@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from transformer_mt.base.languages import has_spaces, split_units
 from transformer_mt.decoding.engine import Wanted
-from transformer_mt.decoding.line_parts import LineCutter
+from transformer_mt.decoding.line_parts import LineCutter, in_one_line
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.text.protection import Hidden, Protection, without_pieces
 from transformer_mt.text.sentences import MARKS
@@ -135,8 +135,9 @@ class _Line:
             elif number % 2:
                 pairs.append((num_of_tag + places[0], places[1]))
             source, text = source + part, text + before + core + after
+        start, end = source[: len(source) - len(source.lstrip())], source[len(source.rstrip()) :]
         return Translation(
-            " ".join(text.split()),
+            in_one_line(start) + " ".join(text.split()) + in_one_line(end),
             sum(best.score for best in used),
             sum(best.log_prob for best in used),
             [piece for best in used for piece in best.pieces],

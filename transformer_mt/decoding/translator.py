@@ -69,8 +69,9 @@ class Translator(ModelOfText):
     (DecodingConfig.split_sentences). A sentence with more pieces than the model has positions is cut into parts of at
     most `longest_part` pieces, and the logger of `line_parts` warns of it. The translations of a line's parts are
     joined by the line's own white space; their scores and log-probabilities are added (with minimum Bayes risk
-    decoding, the score is the mean), and n-best lists are joined rank by rank. `languages` are the codes of the source
-    and target languages. They say where sentences end, and whether alignments are between words or characters.
+    decoding, the score is the mean), and n-best lists are joined rank by rank. White space and bullets around a line's
+    text stay. `languages` are the codes of the source and target languages. They say where sentences end, and whether
+    alignments are between words or characters.
 
     For a model of several directions, lines begin with its `tags`, as in "<2de> Hello.". Each part of a line gets the
     line's tag, and in alignments the tag counts as a word of the source.
@@ -245,8 +246,20 @@ class Translator(ModelOfText):
             own, translations = zip(*pairs, strict=True)
             spaces, is_spaced = [part.space for part in own], has_spaces(own[0].languages[1])
             ranks = zip(*translations, strict=False)
-            of_line[line] = [joined(rank, spaces, is_spaced, mean_score=mean_score) for rank in ranks]
+            in_text = [joined(rank, spaces, is_spaced, mean_score=mean_score) for rank in ranks]
+            of_line[line] = [self._framed(translation, own[0]) for translation in in_text]
         return of_line
+
+    def _framed(self, found: Translation, part: Part) -> Translation:
+        """The translation of a line, with the white space and the bullets of the line, given its first part."""
+        before, after = part.frame
+        source_bullets, bullets = (len(split_units(before, has_spaces(language))) for language in part.languages)
+        pairs = found.alignment
+        if pairs is not None and bullets:
+            first = self.cutter.source_units(part)[part.num_tag_pieces].start - source_bullets
+            of_bullets = [(first + min(number, source_bullets - 1), number) for number in range(bullets)]
+            pairs = of_bullets + [(source, target + bullets) for source, target in pairs]
+        return replace(found, text=before + found.text + after, alignment=pairs)
 
     def _check(self, decoding: DecodingConfig) -> None:
         """Raises ConfigError for settings that the model does not support."""

@@ -123,6 +123,8 @@ def _columns(translation: Translation, line: int, form: OutputForm) -> list[str]
     columns.append(translation.text)
     if form.alignment:
         columns.append(_pharaoh(translation))
+    if len(columns) > 1:  # tabs separate columns, so none is in one
+        columns = [column.replace("\t", " ") for column in columns]
     return columns
 
 

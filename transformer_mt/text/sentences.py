@@ -23,16 +23,30 @@ _END = re.compile(
 )
 _FIRST_CHARACTER = re.compile(rf"[\s{re.escape(_OPENING)}]*+(\w?)")
 
+# The same where the white space is missing, as in "I read a book.I like it.", but not for dots of omission.
+_LETTER = r"[^\W\d_]"
+_END_WITHOUT_SPACE = re.compile(
+    rf"(?<={_LETTER}{{2}})(?P<marks>\.|[!?]++)\)?"
+    rf"(?=[¿¡]|(?P<word>{_LETTER}++)(?!\w)(?P<joined>['’]{_LETTER}++)?(?P<next>\s\w)?)"
+)
+# Such a line may hold code, where a stop stands between the parts of a name, as in net.Socket.
+_CODE = re.compile(r"[\\_=<>`\[\]{}#*|;]|://")
+# So do addresses, which have such signs or several stops, and a few names with capitals.
+_NAME = re.compile(r"[@/:&$]|\..*\.\w|\.(?:Com|Org|Net|Js)\b", re.DOTALL)
+_LONGEST_NAME = 80  # characters on each side of the stop
+
 # A name or a number follows these abbreviations, so they end no sentence: English, German, French, Spanish, Italian,
-# Portuguese, Dutch, Swedish, Polish and Czech. Abbreviations that often end a sentence, such as "etc.", are left out.
+# Portuguese, Dutch, Swedish, Polish, Czech and Russian. "etc." and others that often end a sentence are left out.
 _BEFORE_A_NAME = frozenset(
     "mr mrs ms mx dr drs prof st ste sr sra srta dña fr hr hrn frl msgr mgr rev hon gen col lt sgt capt cpt cmdr adm "
     "maj gov sen rep pres supt insp vs cf ca zzgl inkl exkl evtl ggf bzw vgl sog bspw resp phil dipl ing mme mlle sig "
-    "sigg dott avv mio mrd tsd bzgl dhr mevr mw jhr ul płk św tzw tzn np apt dept univ assn bros".split()
+    "sigg dott avv mio mrd tsd bzgl dhr mevr mw jhr ul płk św tzw tzn np apt dept univ assn bros mt mts "
+    "med kath evang lic psicol проф акад им св ул гг тыс млн млрд".split()  # noqa: RUF001
 )
 _BEFORE_A_NUMBER = frozenset(
     "no nos nr nrn núm num nº art arts abs abschn kap bd fig figs abb tab eq eqs vol vols pp sec secs chap par ziff rn "
-    "jan feb mar mär apr jun jul aug sep sept oct okt nov dec dez janv févr avr juil déc abr ago dic tel".split()
+    "jan feb mar mär apr jun jul aug sep sept oct okt nov dec dez janv févr avr juil déc abr ago dic tel str "
+    "ул стр рис".split()
 )
 # Languages that write an ordinal number with a full stop, as in "am 3. Mai".
 _WITH_ORDINAL_STOPS = frozenset(
@@ -47,15 +61,23 @@ def split_sentences(line: str, language: str = "") -> list[tuple[str, str]]:
     `language` is the code of the line's language, such as de, de-AT or deu_Latn. It decides whether "3." may be an
     ordinal number.
     """
-    ordinals = re.split("[-_]", language.lower())[0] in _WITH_ORDINAL_STOPS
+    ordinals = writes_ordinals_with_stops(language)
     has_capitals = line != line.lower()
     cuts = [
         match.span("space" if match["marks"] else "wide_space")
         for match in _END.finditer(line)
         if not match["marks"] or _ends(line, match, ordinals=ordinals, has_capitals=has_capitals)
     ]
+    if (match := _END_WITHOUT_SPACE.search(line)) and not _CODE.search(line):
+        found = _END_WITHOUT_SPACE.finditer(line, match.start())
+        cuts = sorted([*cuts, *((match.end(), match.end()) for match in found if _ends_without_space(line, match))])
     edges = [(0, 0), *cuts, (len(line.rstrip()), len(line))]
     return [(line[start:stop], line[stop:following]) for (_, start), (stop, following) in pairwise(edges)]
+
+
+def writes_ordinals_with_stops(language: str) -> bool:
+    """Whether "3." may be an ordinal number in a language."""
+    return re.split("[-_]", language.lower())[0] in _WITH_ORDINAL_STOPS
 
 
 def _ends(line: str, match: re.Match[str], *, ordinals: bool, has_capitals: bool) -> bool:
@@ -72,12 +94,31 @@ def _ends(line: str, match: re.Match[str], *, ordinals: bool, has_capitals: bool
     if word.isdecimal():
         begins_an_item = not before or before[-1] in MARKS  # an item of a list, as in "1. Mix. 2. Bake."
         return not begins_an_item and not (ordinals and len(word) <= 2)  # a year may end a sentence
-    lower = word.lower()
+    lower = re.split("['’]", word.lower())[-1]  # as in "l'Ing."
     dotted = all(len(part) <= 2 and part.isalpha() for part in word.split("."))  # "z.B", "U.S"; an initial, too
     is_word_alone = "." not in word and len(word) != 1
     return not (
         (dotted and not is_word_alone) or lower in _BEFORE_A_NAME or (letter.isdecimal() and lower in _BEFORE_A_NUMBER)
     )
+
+
+def _ends_without_space(line: str, match: re.Match[str]) -> bool:
+    """Whether a sentence ends at these marks, which follow a word, and a word or ¿ or ¡ follows them."""
+    before = line[max(0, match.start() - _LONGEST_NAME) : match.start()].rsplit(maxsplit=1)[-1]
+    after = line[match.start() : match.end() + _LONGEST_NAME].split(maxsplit=1)[0]
+    if _NAME.search(before + after):
+        return False
+    word = match["word"]
+    if word is None:
+        return True
+    is_letter = len(word) == 1 and (match["joined"] or (match["next"] and match["next"][-1].islower()))  # I am, I'm
+    if not (word[0].isupper() and (word[1:].islower() or is_letter)):
+        return False
+    if match["marks"] != ".":
+        return True
+    last = re.split(rf"(?!{_LETTER}).", before)[-1]
+    is_word = last.islower() or (last.istitle() and len(word) > 1)
+    return is_word and last.lower() not in _BEFORE_A_NAME and bool(match["next"] or match["joined"])
 
 
 def _last_word(text: str) -> tuple[str, str]:
