@@ -9,6 +9,7 @@ from operator import add
 
 import regex
 
+from transformer_mt.base.doubts import numbers
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.corpora.corpus import BAD_LINE, LOW_SCORE, OTHER_LANGUAGES
 from transformer_mt.corpora.opening import place_of
@@ -24,6 +25,7 @@ REASONS = {
     "blank": "with a blank side",
     "held_out": "also in validation or test",
     "identical": "identical on both sides",
+    "number_mismatch": "with different numbers on the two sides",
     "too_short": "too short",
     "too_long": "too long",
     "bad_ratio": "with a bad length ratio",
@@ -88,6 +90,8 @@ class TextFilters:
         settings = self.settings
         if settings.identical and source == target:
             return "identical"
+        if settings.number_mismatch and numbers(source) != numbers(target):
+            return "number_mismatch"
         if len(source) < settings.min_characters or len(target) < settings.min_characters:
             return "too_short"
         if settings.max_characters and (len(source) > settings.max_characters or len(target) > settings.max_characters):
