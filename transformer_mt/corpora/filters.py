@@ -25,7 +25,6 @@ REASONS = {
     "blank": "with a blank side",
     "held_out": "also in validation or test",
     "identical": "identical on both sides",
-    "number_mismatch": "with different numbers on the two sides",
     "too_short": "too short",
     "too_long": "too long",
     "bad_ratio": "with a bad length ratio",
@@ -33,6 +32,7 @@ REASONS = {
     "wrong_script": "in another script",
     "digits": "with too many digits",
     "punctuation": "with too many punctuation marks",
+    "number_mismatch": "with different numbers on the two sides",
     "duplicate": "duplicates",
 }
 """The reasons to leave out a pair, in words that can follow a number of pairs."""
@@ -90,8 +90,6 @@ class TextFilters:
         settings = self.settings
         if settings.identical and source == target:
             return "identical"
-        if settings.number_mismatch and numbers(source) != numbers(target):
-            return "number_mismatch"
         if len(source) < settings.min_characters or len(target) < settings.min_characters:
             return "too_short"
         if settings.max_characters and (len(source) > settings.max_characters or len(target) > settings.max_characters):
@@ -99,7 +97,9 @@ class TextFilters:
         if settings.control_characters and (_CONTROL.search(source) or _CONTROL.search(target)):
             return "control_characters"
         of_source, of_target = self.sides[languages]
-        return of_source.reason(source) or of_target.reason(target)
+        if reason := of_source.reason(source) or of_target.reason(target):
+            return reason
+        return "number_mismatch" if settings.number_mismatch and numbers(source) != numbers(target) else None
 
 
 @dataclass(frozen=True)
