@@ -36,7 +36,7 @@ def test_doubtful_translations_are_named(source, translation, expected):
         ("Karaoke", "Karaoke"),
         ("restaurant", "restaurant"),
         ("Angela Merkel, New York", "Angela Merkel, New York"),
-        ("https://example.com/a/long/path?x=yes name@example.org", "https://example.com/a/long/path?x=yes name@example.org"),
+        ("https://example.com/a?b=yes name@example.org", "https://example.com/a?b=yes name@example.org"),
         ("+49 170 1234567", "+49 170 1234567"),
         ("GET /index.html HTTP/1.1", "GET /index.html HTTP/1.1"),
         ("See Paris, Berlin and Rome!", "Sieh Paris, Berlin und Rom!"),
@@ -45,7 +45,7 @@ def test_doubtful_translations_are_named(source, translation, expected):
         ("Wait ........", "Warte ........"),
         ("He has 3 sons and 1 dog.", "Er hat drei Söhne und einen Hund."),
     ],
-)  # fmt: skip
+)
 def test_correct_translations_are_not_doubtful(source, translation):
     assert doubts(source, translation) == []
 
@@ -64,6 +64,7 @@ def test_what_is_in_the_reference_is_not_doubtful():
     assert doubts("at 10", "um 11", reference="um zehn") == ["numbers"]
 
 
+SEPARATORS = [None, *",.'’ \u00a0\u202f"]
 SCRIPTS = ["0123456789", "٠١٢٣٤٥٦٧٨٩", "०१२३४५६७८९", "".join(chr(0xFF10 + digit) for digit in range(10))]
 
 
@@ -77,9 +78,9 @@ def test_a_number_is_the_same_in_every_form_and_another_if_a_digit_changes():
     for _ in range(300):
         drawn = [dice.randrange(10 ** dice.randrange(2, 9)) for _ in range(dice.randrange(5))]
         one, other = (
-            " and ".join(written(number, dice.choice([None, *",.'’ \u00a0\u202f"]), dice.choice(SCRIPTS)) for number in order)
+            " and ".join(written(number, dice.choice(SEPARATORS), dice.choice(SCRIPTS)) for number in order)
             for order in (drawn, dice.sample(drawn, len(drawn)))
-        )  # fmt: skip
+        )
         assert numbers(one) == numbers(other), (one, other)
         assert sorted(numbers(one).elements()) == sorted(str(number) for number in drawn if number > 9)
         if any(number > 9 for number in drawn):
