@@ -81,7 +81,8 @@ def test_each_translation_of_an_object_names_its_doubts():
     form = OutputForm(json=True, n_best=True)
     found = json.loads(output_lines([wrong, right], 1, 0.0, form, "It was 1987."))
     assert found["doubts"] == found["n_best"][0]["doubts"] == ["repeated", "numbers"]
-    assert "doubts" not in found["n_best"][1]
+    assert found["numbers"] == {"missing": ["1987"], "invented": ["1978"] * 3}
+    assert not {"doubts", "numbers"} & found["n_best"][1].keys()
     assert "doubts" not in json.loads(output_lines([BLANK], 1, 0.0, form, "▁"))
     empty = Translation("", -1.0, -1.0)
     assert json.loads(output_lines([empty], 1, 0.0, form, "A dog."))["doubts"] == ["empty"]

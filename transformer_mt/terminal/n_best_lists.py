@@ -12,7 +12,7 @@ from transformer_mt.storage.files import parse_json
 
 # The fields that `translate` writes about a translation, and a setting of `rerank`. New scores need other names.
 TAKEN = (
-    *("translation", "score", "log_prob", "pieces", "alignment", "parts", "short", "at_limit", "doubts"),
+    *("translation", "score", "log_prob", "pieces", "alignment", "parts", "short", "at_limit", "doubts", "numbers"),
     "length_penalty",
 )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.base.doubts import DOUBTS, doubts
+from transformer_mt.base.doubts import DOUBTS, doubts, numbers
 from transformer_mt.base.memory import peak_memory
 from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.corpora.text_files import InvalidText
@@ -69,11 +69,11 @@ class TranslationSummary:
         if num_before:
             lines = f"{counted(self.num_lines, 'line')}, {num_before:,} of them by earlier starts"
             lines += f"; the others {rate}" if now else ""
-        numbers = (
+        counts = (
             f"{lines}; {self.num_blank:,} blank; {self.num_split:,} split into {counted(self.num_parts, 'part')}; "
             f"peak memory {peak_memory() / 1e6:,.0f} MB"
         )
-        return "\n".join([numbers, *(f"warning: {warning}" for warning in self.warnings())])
+        return "\n".join([counts, *(f"warning: {warning}" for warning in self.warnings())])
 
     def warnings(self) -> Iterator[str]:
         """Yield a sentence with the reason for each kind of translation that the user should look at."""
@@ -156,6 +156,10 @@ def _fields(translation: Translation, form: OutputForm, source: str) -> dict[str
         fields["at_limit"] = True
     if doubtful := _doubts(source, translation):
         fields["doubts"] = doubtful
+    if "numbers" in doubtful:
+        before, after = numbers(source), numbers(translation.text)
+        missing, invented = before - after, after - before
+        fields["numbers"] = {"missing": [*missing.elements()], "invented": [*invented.elements()]}
     return fields
 
 
