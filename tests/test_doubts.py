@@ -38,6 +38,7 @@ def test_doubtful_translations_are_named(source, translation, expected):
         ("Angela Merkel, New York", "Angela Merkel, New York"),
         ("https://example.com/a?b=yes name@example.org", "https://example.com/a?b=yes name@example.org"),
         ("+49 170 1234567", "+49 170 1234567"),
+        ("<b>{name}</b> <i>%(count)s ${home}</i>", "<b>{name}</b> <i>%(count)s ${home}</i>"),
         ("GET /index.html HTTP/1.1", "GET /index.html HTTP/1.1"),
         ("See Paris, Berlin and Rome!", "Sieh Paris, Berlin und Rom!"),
         ("Two men in black in a city", "Zwei Männer in Schwarz in einer Stadt"),

@@ -17,8 +17,8 @@ DOUBTS = {
 _REPEATED = re.compile(r"(?<!\S)(\S++(?: \S++){0,3})(?: \1){2,}(?!\S)|(\S{2,4})\2{3,}")
 _GROUPED = re.compile(r"(?<!\d)\d{1,3}(?:[.,'’\s]\d{3})+(?!\d)")  # as in 2,200,112
 _DIGITS = re.compile(r"\d+")
-_WORD = re.compile(r"\w(?:\S*\w)?")  # without the marks around it
-_OF_ADDRESS = re.compile(r"[\d./:@\\_]")  # a word with one of these is a number, an address or code
+_WORD = re.compile(r"(?<![\w{$%</])\w(?:\S*\w)?")  # without the marks around it; not in {name} or <b>
+_OF_ADDRESS = re.compile(r"[\d./:@()\\_]")  # a word with one of these is a number, an address or code
 
 
 def doubts(source: str, translation: str, reference: str | None = None) -> list[str]:
