@@ -199,7 +199,8 @@ def _translate(
         summary.add(line, best)
     for warning in summary.warnings():
         print(f"warning: {name}: {warning}", file=sys.stderr)
-    lines = {"num_split": summary.num_split, "num_short": len(summary.short), "num_at_limit": len(summary.at_limit)}
+    lines = {f"num_{kind}": len(summary.doubtful[kind]) for kind in ("short", "at_limit")}
+    lines["num_split"] = summary.num_split
     speed = {"seconds": round(seconds, 3), "sentences_per_second": round(len(sources) / seconds, 2)}
     time_of = {"time": datetime.now(UTC).isoformat(timespec="seconds")}
     return [best.text for best in found], lines | speed | time_of

@@ -38,7 +38,9 @@ With --json, there is one object for each line: line, translation, score, log_pr
 the sentence), pieces (the subwords that the model produced) and seconds (the time of the line's block divided by
 the number of its lines); with n_best=2 or more also n_best (a list of such translations), with --alignment also
 alignment. Some lines have further fields: parts (the number of parts that were translated separately), short (true:
-much shorter than in training for such a source) and at_limit (true: cut off at the maximum length).
+much shorter than in training for such a source), at_limit (true: cut off at the maximum length) and doubts (a list
+of: empty, copied, untranslated, repeated, numbers; the last one means other numbers than in the source, and the
+field numbers then lists which are missing and which are invented).
 
 If a line has more sentences or more pieces than usual in training, it is split at ends of sentences, and the
 translations are joined again (split_sentences=auto; always and never are the other choices). A sentence with

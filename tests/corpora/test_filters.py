@@ -7,6 +7,7 @@ import unicodedata
 import pytest
 from helpers.messages import message
 
+from transformer_mt.base.doubts import numbers
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.corpora.filters import REASONS, PieceFilters, TextFilters
 from transformer_mt.corpora.repeated import HeldOut
@@ -18,6 +19,7 @@ GOOD = [
     ("The dog sleeps.", "Der Hund schläft."),
     ("It's 5 o'clock!", "Es ist 5 Uhr!"),
     ("“Quoted” – naïve café", "„Zitiert“ – naives Café"),
+    ("It costs 2,000 or 3", "Es kostet 2000 o. drei"),
     ("a", "b"),
 ]
 
@@ -82,18 +84,21 @@ def plain_reason(settings, held, own_source, own_target, source, target):
             return "digits"
         if marks > settings.max_punctuation_share:
             return "punctuation"
+    if settings.number_mismatch and numbers(source) != numbers(target):
+        return "number_mismatch"
     return None
 
 
 def test_by_default_only_blank_and_held_out_pairs_are_left_out():
     filters = text_filters(held={"valid": GOOD[:1]})
     odd = [("same", "same"), ("Да", "123"), ("...", "\x01"), ("a" * 10_000, "b")]
-    assert [reason_of(filters, *pair) for pair in GOOD + odd] == ["held_out"] + [None] * 7
+    assert [reason_of(filters, *pair) for pair in GOOD + odd] == ["held_out"] + [None] * 8
     assert [reason_of(filters, *pair) for pair in [("", "a"), ("a", ""), ("", "")]] == ["blank"] * 3
 
 
 ALL = {
     "identical": True,
+    "number_mismatch": True,
     "min_characters": 1,
     "max_characters": 200,
     "control_characters": True,
@@ -107,6 +112,11 @@ ALL = {
     ("settings", "reason", "bad"),
     [
         ({"identical": True}, "identical", [("Berlin", "Berlin"), ("é 1", "é 1")]),
+        (
+            {"number_mismatch": True},
+            "number_mismatch",
+            [("It was 1987", "Es war 1978"), ("From 12:30 to 13:30", "Um 12.30 Uhr"), ("Nobody", "100 Leute")],
+        ),
         ({"min_characters": 2}, "too_short", [("a", "long"), ("long", "é")]),
         ({"max_characters": 24}, "too_long", [("a" * 25, "b"), ("b", "ü" * 25)]),
         (
@@ -214,6 +224,7 @@ def test_the_quick_form_agrees_with_the_plain_one(num_settings):
     settings = FiltersConfig(
         held_out=dice.random() < 0.5,
         identical=dice.random() < 0.5,
+        number_mismatch=dice.random() < 0.5,
         min_characters=dice.choice([0, 2, 3]),
         max_characters=dice.choice([0, 9, 12]),
         control_characters=dice.random() < 0.5,

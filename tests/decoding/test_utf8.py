@@ -162,6 +162,7 @@ def untrained(joint_tokenizer, tmp_path_factory):
         {"beam_size": 4, "n_best": 4},
         *thorough(
             {"sampling": True, "n_best": 4},
+            {"sampling": True, "top_k": 3, "top_p": 0.5, "temperature": 2.0},
             {"beam_size": 4, "n_best": 2, "no_repeat_ngram": 1, "min_length": 6},
             {"mbr_candidates": 6},
         ),

@@ -46,6 +46,7 @@ def test_equal_values_are_never_divided():
         ("The old dog runs home", "Der old dog runs heim", "Der alte Hund läuft heim", "untranslated"),
         ("A dog.", "ein Hund ein Hund ein Hund", "Ein Hund.", "repeated"),
         ("A dog.", "Ein Hundundundundund.", "Ein Hund.", "repeated"),
+        ("It was 1987.", "Es war 1978.", "Es war 1987.", "numbers"),
     ],
 )
 def test_odd_translations_are_named(source, hypothesis, reference, kind):
@@ -63,10 +64,22 @@ def test_odd_translations_are_named(source, hypothesis, reference, kind):
         ("no no no no", "nein nein nein nein", "nein nein nein nein"),
         ("Wait ........", "Warte ........", "Warte ........"),
         ("Berlin is big", "Berlin ist groß", "Berlin ist groß"),
+        ("At 2:30 pm", "Um 14.30 Uhr", "Um 14.30 Uhr"),
     ],
 )
 def test_good_translations_are_not_odd(source, hypothesis, reference):
     assert not any(suspicious_lines([source], [hypothesis], [reference]).values())
+
+
+def test_the_lines_with_numbers_whose_numbers_came_back_are_counted():
+    sources = ["In 1999", "In 1999", "At 2:30 pm", "In 2001 of 300", "Never", "In 1999", "3 dogs"]
+    hypotheses = ["1999", "1998", "Um 14:30", "300, dann 2001", "Nie 17", "", "Drei"]
+    references = ["1999", "1999", "Um 14.30", "300, dann 2001", "Nie", "1999", "Drei"]
+    found = analyse(sources, hypotheses, references)
+    assert (found.with_numbers, found.same_numbers) == (5, 3)
+    assert found.suspicious["numbers"] == [2, 5, 6]
+    assert "numbers: 60.0 % of 5 lines with numbers have the same numbers" in text_of_analysis(found).split("\n")
+    assert "numbers:" not in text_of_analysis(analyse(["a"], ["b"], ["b"]))
 
 
 def test_the_rarest_piece_is_counted_in_the_training_text(tmp_path):

@@ -52,7 +52,7 @@ def try_decoding(overrides: list[str], translator: Translator, model_dir) -> boo
     assert len(found) == len(LINES)
     assert all(1 <= len(translations) <= decoding.n_best for translations in found)
     for number, translations in enumerate(found, start=1):
-        assert parse_json(output_lines(translations, number, 0.0, JSON))["line"] == number
+        assert parse_json(output_lines(translations, number, 0.0, JSON, ""))["line"] == number
     return True
 
 

@@ -16,14 +16,18 @@ from transformer_mt.corpora.corpus import BLOCK, OTHER_LANGUAGES, BadPair, Corpu
 from transformer_mt.corpora.filters import REASONS
 from transformer_mt.preparing import fill_data_dir
 
-GOOD = [(f"Good sentence of words {'x' * (i % 7)} and {i}.", f"Guter Satz {i} von {i * i % 97}!") for i in range(400)]
+GOOD = [
+    (f"Good sentence of words {'x' * (i % 7)}, {i} of {i * i % 97}.", f"Guter Satz {i} von {i * i % 97}!")
+    for i in range(400)
+]
 PLANTED = {
     "identical": ("Berlin is big", "Berlin is big"),
+    "number_mismatch": ("It is 1987", "Es ist 1978"),
     "too_short": ("a", "ein Wort"),
     "too_long": ("long " * 30, "lang"),
     "control_characters": ("with \x1b[31m color", "mit Farbe"),
     "wrong_script": ("Привет мир", "Hallo Welt"),
-    "digits": ("12345 67890 ab", "Zahlen"),
+    "digits": ("12345 67890 ab", "Zahlen 12345 67890"),
     "punctuation": ("?!?!?!?! hm", "Zeichen"),
     "duplicate": GOOD[3],
     "held_out": ("Held out.", "Etwas anderes"),
@@ -32,6 +36,7 @@ PLANTED = {
 ALL = [
     *("filters.identical=true", "filters.duplicates=true", "filters.control_characters=true"),
     *("filters.min_characters=2", "filters.max_characters=100", "filters.min_script_share=0.5"),
+    "filters.number_mismatch=true",
     *("filters.max_digit_share=0.5", "filters.max_punctuation_share=0.5"),
 ]
 
@@ -78,13 +83,13 @@ def test_each_planted_pair_is_counted_and_shown_with_its_place(config, capsys):
     table = rows(said.out)
     words = {reason: REASONS[reason] for reason in PLANTED}
     assert {reason: table[words[reason]] for reason in PLANTED} == dict.fromkeys(PLANTED, 1)
-    assert (table["kept"], table["left out"]) == (400, 10)
+    assert (table["kept"], table["left out"]) == (400, 11)
     for number, (reason, pair) in enumerate(PLANTED.items(), start=401):
         place, source, target = said.out.split(f"\n\n{words[reason]}:\n")[1].split("\n")[:3]
         assert place == f"  {config.parent / 'train.en'}:{number}"
         assert target.strip() == pair[1].strip()
         assert source.strip()[:7].strip() == (pair[0].replace("\x1b", "\\x1b")[:7].strip() or "(blank)")
-    assert re.match("pairs +410\n +repeat an earlier pair: 1; have equal sides: 1\n", said.out)
+    assert re.match("pairs +411\n +repeat an earlier pair: 1; have equal sides: 1\n", said.out)
     assert "reads only the first" not in said.out
     assert "lengths in subword pieces" in said.err and "there is no tokenizer yet" in said.err
     assert sorted(os.listdir(config.parent)) == before

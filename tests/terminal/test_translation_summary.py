@@ -15,34 +15,36 @@ def test_all_kinds_of_lines_are_counted_and_those_to_look_at_named():
     summary = TranslationSummary(seconds=2.0)
     marks = [{}, {"num_parts": 3}, {"num_parts": 2, "is_short": True}, {"at_limit": True}, *[{"is_short": True}] * 5]
     for line, mark in enumerate(marks, start=1):
-        summary.add(line, translation(**mark))
-    summary.add(10, BLANK)
-    numbers, short, limit = summary.text().split("\n")
+        summary.add(line, translation(**mark), "Yes." if line < 8 else "Yes, 20.")
+    summary.add(10, BLANK, "")
+    numbers, short, limit, other_numbers = summary.text().split("\n")
     assert numbers.startswith("10 lines in 2.0 s, 5.0 a second; 1 blank; 2 split into 5 parts; peak memory ")
     assert short.startswith("warning: the translation of 6 lines is much shorter")
     assert short.endswith(": look at lines 3, 5, 6, 7, 8, …")
     assert limit.startswith("warning: the translation of 1 line was") and limit.endswith(": look at line 4")
+    assert other_numbers == "warning: the translation of 2 lines has other numbers than the source: look at lines 8, 9"
 
 
 def test_lines_of_earlier_commands_count_but_not_for_the_rate():
     earlier, summary = TranslationSummary(seconds=9.0), TranslationSummary(seconds=2.0)
     for line in range(1, 9):
-        earlier.add(line, translation(is_short=True))
+        earlier.add(line, translation(is_short=True), "Yes.")
+    earlier.doubtful["numbers"] += 7, 8
     summary.add_counts(json.loads(json.dumps(vars(earlier))))
     summary.seconds = 2.0  # those of this start alone
     assert summary.text(num_before=8).startswith("8 lines, 8 of them by earlier starts; 0 blank; ")
-    summary.add(9, translation(at_limit=True, num_parts=2))
-    numbers, short, limit = summary.text(num_before=8).split("\n")
+    summary.add(9, translation(at_limit=True, num_parts=2), "10")
+    numbers, short, limit, other_numbers = summary.text(num_before=8).split("\n")
     assert numbers.startswith(
         "9 lines, 8 of them by earlier starts; the others in 2.0 s, 0.5 a second; 0 blank; 1 split into 2 "
     )
     assert short.startswith("warning: the translation of 8 lines is") and short.endswith("lines 1, 2, 3, 4, 5, …")
-    assert limit.endswith(": look at line 9")
+    assert limit.endswith(": look at line 9") and other_numbers.endswith(": look at lines 7, 8, 9")
 
 
 def test_a_line_of_numbers_alone_where_nothing_is_to_be_looked_at():
     summary = TranslationSummary()
-    summary.add(1, translation())
+    summary.add(1, translation(), "Yes.")
     assert summary.text().count("\n") == 0
     assert summary.text().startswith("1 line in ")
 

@@ -9,6 +9,7 @@ from operator import add
 
 import regex
 
+from transformer_mt.base.doubts import numbers
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.corpora.corpus import BAD_LINE, LOW_SCORE, OTHER_LANGUAGES
 from transformer_mt.corpora.opening import place_of
@@ -31,6 +32,7 @@ REASONS = {
     "wrong_script": "in another script",
     "digits": "with too many digits",
     "punctuation": "with too many punctuation marks",
+    "number_mismatch": "with different numbers on the two sides",
     "duplicate": "duplicates",
 }
 """The reasons to leave out a pair, in words that can follow a number of pairs."""
@@ -95,7 +97,9 @@ class TextFilters:
         if settings.control_characters and (_CONTROL.search(source) or _CONTROL.search(target)):
             return "control_characters"
         of_source, of_target = self.sides[languages]
-        return of_source.reason(source) or of_target.reason(target)
+        if reason := of_source.reason(source) or of_target.reason(target):
+            return reason
+        return "number_mismatch" if settings.number_mismatch and numbers(source) != numbers(target) else None
 
 
 @dataclass(frozen=True)

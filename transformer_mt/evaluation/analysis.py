@@ -3,7 +3,6 @@
 Lines are ranked by chrF2, because BLEU of a single sentence says little.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from sacrebleu.metrics.chrf import CHRF
 
+from transformer_mt.base.doubts import DOUBTS, doubts, numbers
 from transformer_mt.base.languages import has_spaces, split_units
 from transformer_mt.base.wording import counted, visible
 from transformer_mt.batches.encoded import EncodedCorpus, piece_counts
@@ -20,14 +20,6 @@ from transformer_mt.text.tokenizer import Tokenizer
 
 GROUPS = 4
 WORST = 5  # the number of worst lines that are shown
-# One to four words three times in a row, or two to four letters four times, as in "strestrestrestre".
-_REPEATED = re.compile(r"(?<!\S)(\S++(?: \S++){0,3})(?: \1){2,}(?!\S)|(\S{2,4})\2{3,}")
-SUSPICIOUS = {
-    "empty": "with an empty translation",
-    "copied": "with a translation that is identical to the source",
-    "untranslated": "with mostly words of the source in the translation",
-    "repeated": "with the same words or letters repeated again and again",
-}
 
 
 @dataclass(frozen=True)
@@ -66,7 +58,11 @@ class Analysis:
     length_ratio: float
     """Number of words of all translations divided by that of the references."""
     suspicious: dict[str, list[int]]
-    """The numbers (from 1) of lines with odd translations, for each key of SUSPICIOUS."""
+    """The numbers (from 1) of lines with odd translations, for each key of DOUBTS."""
+    with_numbers: int
+    """The number of lines whose source has numbers, as `doubts.numbers` counts them."""
+    same_numbers: int
+    """How many of these have the same numbers in the translation as in the source or the reference."""
     worst: list[WorstLine]
 
 
@@ -89,12 +85,16 @@ def analyse(
     both = zip(hypotheses, references, strict=True)
     scores = [float(CHRF().sentence_score(found, [reference]).score) for found, reference in both]
     worst = sorted(range(len(scores)), key=lambda line: (scores[line], line))[:WORST]
+    suspicious = suspicious_lines(sources, hypotheses, references)
+    with_numbers = {line for line, source in enumerate(sources, start=1) if numbers(source)}
     return Analysis(
         "word" if source_spaced else "character",
         groups_of(lengths, hypotheses, references, languages[1]),
         [] if rarest is None else groups_of(rarest, hypotheses, references, languages[1]),
         hypothesis_units / max(reference_units, 1),
-        suspicious_lines(sources, hypotheses, references),
+        suspicious,
+        len(with_numbers),
+        len(with_numbers.difference(suspicious["numbers"])),
         [WorstLine(at + 1, scores[at], sources[at], hypotheses[at], references[at]) for at in worst],
     )
 
@@ -126,10 +126,13 @@ def text_of_analysis(found: Analysis) -> str:
             for each in groups
         ]
     lines.append(f"length of the translations: {found.length_ratio:.3f} of the references'")
-    for kind, meaning in SUSPICIOUS.items():
-        if numbers := found.suspicious[kind]:
-            shown = ", ".join(str(number) for number in numbers[:WORST]) + (", …" if len(numbers) > WORST else "")
-            lines.append(f"{counted(len(numbers), 'line')} {meaning}: {shown}")
+    for kind, meaning in DOUBTS.items():
+        if doubtful := found.suspicious[kind]:
+            shown = ", ".join(str(line) for line in doubtful[:WORST]) + (", …" if len(doubtful) > WORST else "")
+            lines.append(f"the translation of {counted(len(doubtful), 'line')} {meaning}: {shown}")
+    if found.with_numbers:
+        share, of = found.same_numbers / found.with_numbers, counted(found.with_numbers, "line")
+        lines.append(f"numbers: {share:.1%} of {of} with numbers have the same numbers".replace("%", " %"))
     lines.append("the worst lines, by chrF2")
     for worst in found.worst:
         lines.append(f"{worst.chrf:7.1f}  line {worst.line:,}")
@@ -160,22 +163,9 @@ def groups_of(
 def suspicious_lines(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
 ) -> dict[str, list[int]]:
-    """Return the numbers (from 1) of lines with odd translations, for each key of SUSPICIOUS."""
-    found: dict[str, list[int]] = {kind: [] for kind in SUSPICIOUS}
-    for number, (source, hypothesis, reference) in enumerate(zip(sources, hypotheses, references, strict=True), 1):
-        if source.strip() and not hypothesis.strip():
-            found["empty"].append(number)
-        elif hypothesis.casefold() == source.casefold() != reference.casefold():
-            found["copied"].append(number)
-        elif _is_untranslated(source, hypothesis, reference):
-            found["untranslated"].append(number)
-        if any(repeated[0] not in reference for repeated in _REPEATED.finditer(hypothesis)):
-            found["repeated"].append(number)
+    """Return the numbers (from 1) of lines with odd translations, for each key of DOUBTS."""
+    found: dict[str, list[int]] = {kind: [] for kind in DOUBTS}
+    for line, texts in enumerate(zip(sources, hypotheses, references, strict=True), start=1):
+        for kind in doubts(*texts):
+            found[kind].append(line)
     return found
-
-
-def _is_untranslated(source: str, hypothesis: str, reference: str) -> bool:
-    """Whether most words of a translation are in the source but not in the reference."""
-    words = hypothesis.casefold().split()
-    foreign = set(source.casefold().split()) - set(reference.casefold().split())
-    return len(words) >= 3 and 2 * sum(word in foreign for word in words) > len(words)

@@ -28,7 +28,7 @@ from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import read_json, write_json
 from transformer_mt.storage.records import versions
 
-SCHEMA_VERSION: Literal[4] = 4
+SCHEMA_VERSION: Literal[5] = 5
 """The version of the file format. Increase it, here and in `ScoreFile`, whenever the fields change."""
 
 
@@ -97,7 +97,7 @@ class TestSetScores(Record):
 class ScoreFile(Record):
     """The whole file."""
 
-    schema_version: Literal[4]
+    schema_version: Literal[5]
     test_sets: dict[str, TestSetScores]
 
 

@@ -8,9 +8,9 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
+from transformer_mt.base.doubts import DOUBTS
 from transformer_mt.base.wording import counted, duration
 from transformer_mt.corpora.filters import REASONS
-from transformer_mt.evaluation.analysis import SUSPICIOUS
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.charts import Chart
 from transformer_mt.reporting.gathered import N_BEST, SECTIONS, Notes, Run, Shown, TestReport
@@ -53,7 +53,7 @@ def page_of(report: Report) -> str:
         curves=curve_charts(report.runs),
         settings=settings_table(report.runs),
         reasons=REASONS,
-        suspicious=SUSPICIOUS,
+        doubts=DOUBTS,
         counted=counted,
         n_best=N_BEST,
         num_colours=charts.NUM_COLOURS,

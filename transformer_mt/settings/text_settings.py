@@ -61,6 +61,9 @@ class FiltersConfig(Section):
     """Whether to leave out a pair that the same corpus or an earlier one already contains, with the same tag."""
     identical: bool = False
     """Whether to leave out a pair if source and target are the same text."""
+    number_mismatch: bool = False
+    """Whether to leave out a pair if source and target have different numbers. 2,200.50 and 2.200,50 have the same
+    numbers. Numbers of one digit do not count, because many languages write them as words."""
     min_characters: Count = 0
     """The fewest characters that each side may have. 0: off."""
     max_characters: Count = 0

@@ -42,7 +42,7 @@ from transformer_mt.terminal.translation_output import (
 if TYPE_CHECKING:
     from transformer_mt.training.scale.distributed import Ranks
 
-_FORMAT = 5  # the format of parts.json and of the parts
+_FORMAT = 6  # the format of parts.json and of the parts
 _MAX_WAIT = timedelta(days=365)  # for other ranks, as long as they run
 _MAX_DELAY = 120.0  # seconds until a network file system shows a file that another machine has written
 

@@ -11,7 +11,10 @@ from transformer_mt.base.wording import cut
 from transformer_mt.storage.files import parse_json
 
 # The fields that `translate` writes about a translation, and a setting of `rerank`. New scores need other names.
-TAKEN = ("translation", "score", "log_prob", "pieces", "alignment", "parts", "short", "at_limit", "length_penalty")
+TAKEN = (
+    *("translation", "score", "log_prob", "pieces", "alignment", "parts", "short", "at_limit", "doubts", "numbers"),
+    "length_penalty",
+)
 
 
 @dataclass(frozen=True)

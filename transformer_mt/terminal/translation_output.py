@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.base.doubts import DOUBTS, doubts, numbers
 from transformer_mt.base.memory import peak_memory
 from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.corpora.text_files import InvalidText
@@ -19,6 +20,11 @@ from transformer_mt.terminal.line_input import LineInput, beside
 from transformer_mt.text.tokenizer import tagged
 
 _MOST_SHOWN = 5  # line numbers of each kind
+_WARNINGS = {  # of doubtful translations; each follows `the translation of 3 lines`
+    "short": "is much shorter than usual for a source of its length, so something may be missing",
+    "at_limit": "was cut off at the greatest allowed length (max_extra_length, model.max_positions)",
+    **DOUBTS,
+}
 
 
 @dataclass
@@ -30,29 +36,30 @@ class TranslationSummary:
     num_split: int = 0
     num_parts: int = 0
     """The number of parts into which lines were split, over all split lines."""
-    short: list[int] = field(default_factory=list)
-    """The lines whose translation is much shorter than is usual in training for a source of this length."""
-    at_limit: list[int] = field(default_factory=list)
-    """The lines whose translation was cut off at the greatest allowed length."""
+    doubtful: dict[str, list[int]] = field(default_factory=lambda: {kind: [] for kind in _WARNINGS})
+    """The lines whose translation the user should look at, for each kind."""
     seconds: float = 0.0
     """The time for translating, without loading the model and waiting for input."""
 
-    def add(self, line: int, best: Translation) -> None:
-        """Count a line, given its best translation."""
+    def add(self, line: int, best: Translation, source: str | None = None) -> None:
+        """Count a line, given its best translation and, to look for the kinds in DOUBTS, its source without a tag."""
         self.num_lines += 1
         self.num_blank += best == BLANK
         if best.num_parts > 1:
             self.num_split += 1
             self.num_parts += best.num_parts
-        if best.is_short:
-            self.short.append(line)
-        if best.at_limit:
-            self.at_limit.append(line)
+        kinds = [] if source is None else _doubts(source, best)
+        kinds += ["short"] * best.is_short + ["at_limit"] * best.at_limit
+        for kind in kinds:
+            self.doubtful[kind].append(line)
 
     def add_counts(self, counts: Mapping[str, Any]) -> None:
         """Add the summary of the next lines, given as its fields by name."""
         for name, count in counts.items():
-            vars(self)[name] += count
+            if name == "doubtful":
+                self.doubtful = {kind: lines + count[kind] for kind, lines in self.doubtful.items()}
+            else:
+                vars(self)[name] += count
 
     def text(self, num_before: int = 0) -> str:
         """Return a line of numbers, and warnings. The time is without that for `num_before` lines of earlier starts."""
@@ -62,24 +69,17 @@ class TranslationSummary:
         if num_before:
             lines = f"{counted(self.num_lines, 'line')}, {num_before:,} of them by earlier starts"
             lines += f"; the others {rate}" if now else ""
-        numbers = (
+        counts = (
             f"{lines}; {self.num_blank:,} blank; {self.num_split:,} split into {counted(self.num_parts, 'part')}; "
             f"peak memory {peak_memory() / 1e6:,.0f} MB"
         )
-        return "\n".join([numbers, *(f"warning: {warning}" for warning in self.warnings())])
+        return "\n".join([counts, *(f"warning: {warning}" for warning in self.warnings())])
 
     def warnings(self) -> Iterator[str]:
         """Yield a sentence with the reason for each kind of translation that the user should look at."""
-        if self.short:
-            yield (
-                f"the translation of {counted(len(self.short), 'line')} is much shorter than usual for a source of "
-                f"its length, so something may be missing: look at {_first_of(self.short)}"
-            )
-        if self.at_limit:
-            yield (
-                f"the translation of {counted(len(self.at_limit), 'line')} was cut off at the greatest allowed length "
-                f"(max_extra_length, model.max_positions): look at {_first_of(self.at_limit)}"
-            )
+        for kind, lines in self.doubtful.items():
+            if lines:
+                yield f"the translation of {counted(len(lines), 'line')} {_WARNINGS[kind]}: look at {_first_of(lines)}"
 
 
 def _first_of(lines: Sequence[int]) -> str:
@@ -108,10 +108,13 @@ class OutputForm:
         return cls(decoding.n_best > 1, arguments.scores, arguments.alignment, arguments.json)
 
 
-def output_lines(translations: Sequence[Translation], line: int, seconds: float, form: OutputForm) -> str:
-    """Return the output for the input line with this number, from 1. `seconds` is the time that it took."""
+def output_lines(translations: Sequence[Translation], line: int, seconds: float, form: OutputForm, source: str) -> str:
+    """Return the output for the input line with this number, from 1. `seconds` is the time that it took.
+
+    `source` is the text of the line, without a tag.
+    """
     if form.json:
-        return json.dumps(_object(translations, line, seconds, form), ensure_ascii=False) + "\n"
+        return json.dumps(_object(translations, line, seconds, form, source), ensure_ascii=False) + "\n"
     chosen = translations if form.n_best else translations[:1]
     return "".join("\t".join(_columns(translation, line, form)) + "\n" for translation in chosen)
 
@@ -128,15 +131,17 @@ def _columns(translation: Translation, line: int, form: OutputForm) -> list[str]
     return columns
 
 
-def _object(translations: Sequence[Translation], line: int, seconds: float, form: OutputForm) -> dict[str, object]:
-    best, *_ = translations
-    found: dict[str, object] = {"line": line, **_fields(best, form)}
+def _object(
+    translations: Sequence[Translation], line: int, seconds: float, form: OutputForm, source: str
+) -> dict[str, object]:
+    fields = [_fields(translation, form, source) for translation in translations]
+    found: dict[str, object] = {"line": line, **fields[0]}
     if form.n_best:
-        found["n_best"] = [_fields(translation, form) for translation in translations]
+        found["n_best"] = fields
     return found | {"seconds": round(seconds, 6)}
 
 
-def _fields(translation: Translation, form: OutputForm) -> dict[str, object]:
+def _fields(translation: Translation, form: OutputForm, source: str) -> dict[str, object]:
     fields: dict[str, object] = {
         "translation": translation.text,
         "score": finite(translation.score, 6),
@@ -151,7 +156,17 @@ def _fields(translation: Translation, form: OutputForm) -> dict[str, object]:
         fields["short"] = True
     if translation.at_limit:
         fields["at_limit"] = True
+    if doubtful := _doubts(source, translation):
+        fields["doubts"] = doubtful
+    if "numbers" in doubtful:
+        before, after = numbers(source), numbers(translation.text)
+        missing, invented = before - after, after - before
+        fields["numbers"] = {"missing": [*missing.elements()], "invented": [*invented.elements()]}
     return fields
+
+
+def _doubts(source: str, translation: Translation) -> list[str]:
+    return [] if translation == BLANK else doubts(source, translation.text)
 
 
 def _pharaoh(translation: Translation) -> str:
@@ -200,7 +215,8 @@ def translate_block(
     seconds = time.perf_counter() - begun
     summary.seconds += seconds
     written = []
-    for number, translations in enumerate(found, start=block.first_line):
-        written.append(output_lines(translations, number, seconds / len(block.lines), form))
-        summary.add(number, translations[0])
+    for number, (line, translations) in enumerate(zip(block.lines, found, strict=True), start=block.first_line):
+        source = translator.tags.parted(line)[1]
+        written.append(output_lines(translations, number, seconds / len(block.lines), form, source))
+        summary.add(number, translations[0], source)
     return "".join(written)

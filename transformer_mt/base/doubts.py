@@ -1,0 +1,78 @@
+"""Finds doubtful translations by rules that need only texts: empty, copied, untranslated, repeated, other numbers."""
+
+import re
+import unicodedata
+from collections import Counter
+
+DOUBTS = {
+    "empty": "is empty",
+    "copied": "is identical to the source",
+    "untranslated": "consists mostly of words of the source",
+    "repeated": "repeats the same words or letters again and again",
+    "numbers": "has other numbers than the source",
+}
+"""The kinds of doubtful translations, in words that can follow `the translation of 3 lines`."""
+
+# One to four words three times in a row, or two to four letters four times, as in "strestrestrestre".
+_REPEATED = re.compile(r"(?<!\S)(\S++(?: \S++){0,3})(?: \1){2,}(?!\S)|(\S{2,4})\2{3,}")
+_GROUPED = re.compile(r"(?<!\d)\d{1,3}(?:[.,'’\s]\d{3})+(?!\d)")  # as in 2,200,112
+_DIGITS = re.compile(r"\d+")
+_WORD = re.compile(r"(?<![\w{$%</])\w(?:\S*\w)?")  # without the marks around it; not in {name} or <b>
+_OF_ADDRESS = re.compile(r"[\d./:@()\\_]")  # a word with one of these is a number, an address or code
+
+
+def doubts(source: str, translation: str, reference: str | None = None) -> list[str]:
+    """Return the keys of DOUBTS that apply to a translation. What is also in the reference is not doubtful."""
+    found = []
+    if source.strip() and not translation.strip():
+        found.append("empty")
+    elif _is_copied(source, translation, reference):
+        found.append("copied")
+    elif _is_untranslated(source, translation, reference):
+        found.append("untranslated")
+    if _is_repeated(source, translation, reference):
+        found.append("repeated")
+    if numbers(translation) not in [numbers(text) for text in (source, reference) if text is not None]:
+        found.append("numbers")
+    return found
+
+
+def numbers(text: str) -> Counter[str]:
+    """Count the numbers of at least two digits in a text, as ASCII digits without zeros at the beginning.
+
+    A number is a run of digits of any script; 2,200,112 and 2.200.112 and 2 200 112 are one number. Numbers of one
+    digit are left out, because many languages write them as words.
+    """
+    joined = _GROUPED.sub(lambda found: "".join(_DIGITS.findall(found[0])), text)
+    runs = ("".join(str(unicodedata.decimal(digit)) for digit in run).lstrip("0") for run in _DIGITS.findall(joined))
+    return Counter(run for run in runs if len(run) > 1)
+
+
+def _is_copied(source: str, translation: str, reference: str | None) -> bool:
+    if translation.casefold() != source.casefold():
+        return False
+    if reference is not None:
+        return source.casefold() != reference.casefold()
+    words = _plain_words(source)
+    return len(words) > 1 or len("".join(words)) > 12  # a language without spaces, or a name
+
+
+def _is_untranslated(source: str, translation: str, reference: str | None) -> bool:
+    """Whether most words of a translation are in the source, but not in the reference."""
+    if reference is None:
+        words, foreign = list(dict.fromkeys(_plain_words(translation))), set(_plain_words(source))
+    else:
+        words = translation.casefold().split()
+        foreign = set(source.casefold().split()) - set(reference.casefold().split())
+    return len(words) >= 3 and 2 * sum(word in foreign for word in words) > len(words)
+
+
+def _is_repeated(source: str, translation: str, reference: str | None) -> bool:
+    if reference is None:
+        return bool(_REPEATED.search(translation)) and not _REPEATED.search(source)
+    return any(repeated[0] not in reference for repeated in _REPEATED.finditer(translation))
+
+
+def _plain_words(text: str) -> list[str]:
+    """Return the words that a translation should change: no names with a capital letter, numbers, addresses."""
+    return [word for word in _WORD.findall(text) if word == word.lower() and not _OF_ADDRESS.search(word)]
