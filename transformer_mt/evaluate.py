@@ -35,7 +35,8 @@ from transformer_mt.evaluation.evaluated_texts import (
     read_validation_set,
     results_dir,
 )
-from transformer_mt.evaluation.metrics import Comet
+from transformer_mt.evaluation.metrics import Comet, score_corpus
+from transformer_mt.evaluation.perturbing import check_perturbations, perturbed, perturbed_scores
 from transformer_mt.evaluation.scores_json import (
     AlsoInTraining,
     Details,
@@ -57,6 +58,7 @@ from transformer_mt.storage.own_directory import Owner, check_own, hold
 from transformer_mt.terminal import cli
 from transformer_mt.terminal.evaluate_arguments import check, chosen_metrics, machine, parser, what_ran
 from transformer_mt.terminal.translation_output import TranslationSummary
+from transformer_mt.text.modifiers import symbols_in
 
 OWNER = Owner("evaluate", "writes scores here", "evaluate a copy of the model elsewhere")
 PATIENCE = 60.0  # seconds to wait while another evaluation of this run writes its results
@@ -72,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         read_scores(arguments.json)  # raises an error if `evaluate` may not replace the file
     metrics, comet = chosen_metrics(arguments)
     comet_model = None if comet is None else Comet(comet, arguments.device)
-    details = Details(arguments.confidence, metrics, arguments.analyse, comet=comet_model)
+    details = Details(arguments.confidence, metrics, arguments.analyse, comet_model, arguments.perturb)
     if arguments.hypothesis is not None:
         results = score_files(arguments.hypothesis, arguments.reference, arguments.language, details, arguments.source)
         print_scores(results)
@@ -119,6 +121,7 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
     if not any(override.startswith("data_dir=") for override in arguments.overrides):
         check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
     texts = read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], arguments.test))
+    check_perturbations(details.perturb, [config.corpus.languages_of_test(name)[0] for name in texts])
     check_own(output, OWNER)
     read_scores(output / "scores.json")  # raises an error if `evaluate` may not replace the file
     tried = choices_of(arguments.tune)
@@ -135,7 +138,7 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
         hypotheses, measured = _translate(translator, text.sources, decoding, name)
         with hold(output, OWNER, patience=PATIENCE):
             write_whole(hypotheses_file(model, name), "".join(f"{line}\n" for line in hypotheses))
-        scored = _scored(hypotheses, text, name, translator, config, model, details)
+        scored = _scored(hypotheses, text, name, translator, config, model, details, decoding)
         measured |= {"also_in_training": seen.get(name)} | made_by
         results[name] = TestSetScores.model_validate(scored | measured)
     print_scores(results)
@@ -159,12 +162,21 @@ def _scored(
     config: Config,
     model: Path,
     details: Details,
+    decoding: DecodingConfig,
 ) -> dict[str, Any]:
-    """Return the fields of scores.json that depend only on the translations of a test set, not on their making."""
+    """Return the fields of scores.json with scores of a test set, and of its changed forms if they are asked for."""
     rarest = rarest_pieces(Path(config.data_dir), translator.tokenizer, text.sources) if details.analyse else None
     titles = [cli.shown(hypotheses_file(model, name)), *(f"reference of {name}" for _ in text.references)]
     languages = config.corpus.languages_of_test(name)
-    return score_lines(hypotheses, text.references, languages, titles, details, text.sources, rarest)
+    scored = score_lines(hypotheses, text.references, languages, titles, details, text.sources, rarest)
+    if details.perturb:
+        scored["perturbed"] = perturbed_scores(
+            {each: perturbed(text, each, symbols_in(translator.tokenizer)) for each in details.perturb},
+            lambda sources, change: _translate(translator, sources, decoding, f"{name}, {change}")[0],
+            languages[1],
+            plain=score_corpus(hypotheses, text.references, languages[1], metrics=["chrf"])["chrF2"].value,
+        )
+    return scored
 
 
 def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict[str, AlsoInTraining]:

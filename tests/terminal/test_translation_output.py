@@ -38,8 +38,8 @@ def test_columns(form, expected):
 
 def test_a_tab_of_a_translation_stays_unless_tabs_separate_columns():
     indented = Translation("\tDer Hund", -0.5, -1.25)
-    assert output_lines([indented], 7, 0.1, OutputForm()) == "\tDer Hund\n"
-    assert output_lines([indented], 7, 0.1, OutputForm(scores=True)) == "-0.5000\t Der Hund\n"
+    assert output_lines([indented], 7, 0.1, OutputForm(), "") == "\tDer Hund\n"
+    assert output_lines([indented], 7, 0.1, OutputForm(scores=True), "") == "-0.5000\t Der Hund\n"
 
 
 @pytest.mark.parametrize(("scores", "alignment", "n_best"), list(itertools.product([False, True], repeat=3)))

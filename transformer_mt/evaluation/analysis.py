@@ -59,11 +59,11 @@ class Analysis:
     """Number of words of all translations divided by that of the references."""
     suspicious: dict[str, list[int]]
     """The numbers (from 1) of lines with odd translations, for each key of DOUBTS."""
-    with_numbers: int
-    """The number of lines whose source has numbers, as `doubts.numbers` counts them."""
-    same_numbers: int
-    """How many of these have the same numbers in the translation as in the source or the reference."""
     worst: list[WorstLine]
+    with_numbers: int = 0
+    """The number of lines whose source has numbers, as `doubts.numbers` counts them."""
+    same_numbers: int = 0
+    """How many of these have the same numbers in the translation as in the source or the reference."""
 
 
 def analyse(
@@ -93,9 +93,9 @@ def analyse(
         [] if rarest is None else groups_of(rarest, hypotheses, references, languages[1]),
         hypothesis_units / max(reference_units, 1),
         suspicious,
+        [WorstLine(at + 1, scores[at], sources[at], hypotheses[at], references[at]) for at in worst],
         len(with_numbers),
         len(with_numbers.difference(suspicious["numbers"])),
-        [WorstLine(at + 1, scores[at], sources[at], hypotheses[at], references[at]) for at in worst],
     )
 
 
@@ -127,7 +127,7 @@ def text_of_analysis(found: Analysis) -> str:
         ]
     lines.append(f"length of the translations: {found.length_ratio:.3f} of the references'")
     for kind, meaning in DOUBTS.items():
-        if doubtful := found.suspicious[kind]:
+        if doubtful := found.suspicious.get(kind):
             shown = ", ".join(str(line) for line in doubtful[:WORST]) + (", …" if len(doubtful) > WORST else "")
             lines.append(f"the translation of {counted(len(doubtful), 'line')} {meaning}: {shown}")
     if found.with_numbers:

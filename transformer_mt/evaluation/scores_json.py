@@ -28,8 +28,8 @@ from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import read_json, write_json
 from transformer_mt.storage.records import versions
 
-SCHEMA_VERSION: Literal[5] = 5
-"""The version of the file format. Increase it, here and in `ScoreFile`, whenever the fields change."""
+SCHEMA_VERSION: Literal[4] = 4
+"""The version of the file format. Increase it, here and in `ScoreFile`, whenever fields change, except for new ones."""
 
 
 class Record(BaseModel):
@@ -62,6 +62,17 @@ class Hardware(Record):
     gpu: str | None
 
 
+class PerturbedScores(Record):
+    """The scores of a test set in which `evaluate --perturb` has changed every line."""
+
+    bleu: float
+    chrf: float
+    share: float
+    """Of the chrF2 of the test set as it is."""
+    source: str
+    """The checksum of the changed sources, computed by `lines_sha256`."""
+
+
 class TestSetScores(Record):
     """The results of one test set, or of one file of translations. Unknown fields are left out."""
 
@@ -73,6 +84,7 @@ class TestSetScores(Record):
     checksums: Checksums
     also_in_training: AlsoInTraining | None = None
     analysis: Analysis | None = None
+    perturbed: dict[str, PerturbedScores] | None = None
     num_split: int | None = None
     num_short: int | None = None
     num_at_limit: int | None = None
@@ -97,7 +109,7 @@ class TestSetScores(Record):
 class ScoreFile(Record):
     """The whole file."""
 
-    schema_version: Literal[5]
+    schema_version: Literal[4]
     test_sets: dict[str, TestSetScores]
 
 
@@ -148,6 +160,8 @@ class Details:
     """Whether to look for weaknesses. This needs the sources."""
     comet: Comet | None = None
     """If not None, also compute COMET with this model. This needs the sources, and uses only the first reference."""
+    perturb: Sequence[str] = ()
+    """The changes of the test sets with which to score the model, too. This needs the model."""
 
 
 def score_files(
@@ -218,6 +232,9 @@ def print_scores(results: Results) -> None:
         for metric, score in result.scores.items():
             interval = "" if score.interval is None else f" ± {score.interval:.1f}"
             print(f"{name:{width}}  {metric:{longest}} {score.value:5.1f}{interval}  {score.signature}")
+        for change, scores in (result.perturbed or {}).items():
+            share = f"{100 * scores.share:.0f} % of the chrF2 without the change"
+            print(f"{name:{width}}  {change:{longest}} BLEU {scores.bleu:.1f}, chrF2 {scores.chrf:.1f}: {share}")
         if result.analysis is not None:
             print(f"\n{name}: weaknesses\n{text_of_analysis(result.analysis)}\n")
         if result.seconds is not None:

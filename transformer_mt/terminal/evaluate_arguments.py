@@ -75,6 +75,15 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="try these settings, such as beam_size=4,8, on the validation set, and use the best for the test sets",
     )
+    found.add_argument(
+        "--perturb",
+        metavar="CHANGE",
+        nargs="+",
+        choices=["upper", "title", "typos", "punct"],
+        default=[],
+        help="also score the test sets in capitals (upper), with a capital for each word (title), with a typo in each "
+        "source (typos), without full stops at the end (punct)",
+    )
     cli.add_engine_arguments(found)
     _add_arguments_of_scores(found)
     return found

@@ -1,0 +1,60 @@
+"""Scores a model on test sets in which every line is changed: capitals, a typo, or no full stop at the end."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from transformer_mt.base.errors import EvaluationError
+from transformer_mt.base.languages import has_spaces
+from transformer_mt.evaluation.evaluated_texts import TestSet
+from transformer_mt.evaluation.metrics import score_corpus
+from transformer_mt.evaluation.scores_json import PerturbedScores, lines_sha256
+from transformer_mt.text.modifiers import Symbols, title_case, upper_case, with_typos, without_end_punct
+from transformer_mt.text.tokenizer import clean
+
+_BOTH_SIDES = {"upper": upper_case, "title": title_case, "punct": without_end_punct}
+
+
+def check_perturbations(names: Sequence[str], source_languages: Sequence[str]) -> None:
+    """Raises EvaluationError for typos in a language without spaces between words."""
+    for language in source_languages:
+        if "typos" in names and not has_spaces(language):
+            raise EvaluationError(f"--perturb typos: {language} has no spaces between words; leave typos out")
+
+
+def perturbed(text: TestSet, name: str, symbols: Symbols) -> TestSet:
+    """Return a test set with the change `name` of `evaluate --perturb` in each line that allows it.
+
+    Typos are only in the sources, one in each, chosen by the number of the line: everybody gets the same text. The
+    other changes are also in the references of the sources that change.
+    """
+    sources = [clean(source) for source in text.sources]
+    if name == "typos":
+        typos = [with_typos(source, symbols, Random(number), 0.0) for number, source in enumerate(sources, start=1)]
+        return TestSet(typos, text.references)
+    change = _BOTH_SIDES[name]
+    changed = [change(source, symbols) for source in sources]
+    references = [
+        [
+            change(clean(line), symbols) if new != old else line
+            for line, new, old in zip(lines, changed, sources, strict=True)
+        ]
+        for lines in text.references
+    ]
+    return TestSet(changed, references)
+
+
+def perturbed_scores(
+    changed: dict[str, TestSet], translate: Callable[[list[str], str], list[str]], target_language: str, plain: float
+) -> dict[str, PerturbedScores]:
+    """Translate and score changed test sets, by name of the change. `plain` is the chrF2 of the one without changes.
+
+    `translate` gets the sources and the name of the change.
+    """
+    found = {}
+    for name, text in changed.items():
+        hypotheses = translate(text.sources, name)
+        scores = score_corpus(hypotheses, text.references, target_language, metrics=["bleu", "chrf"])
+        bleu, chrf = scores["BLEU"].value, scores["chrF2"].value
+        share, source = chrf / plain if plain else 0.0, lines_sha256(text.sources)
+        found[name] = PerturbedScores(bleu=bleu, chrf=chrf, share=share, source=source)
+    return found
