@@ -127,7 +127,8 @@ class Loader:
             self.corpus, pairs, seed=self.seed, step=step, batch=number, longest=longest, total=total
         )
         rows = np.arange(len(pairs))
-        groups = sorted_batches(corpus, rows, self.tokens_per_batch) if self.regroups else [rows]
+        # A batch may grow by a quarter before it is split, because a small second batch takes longer than that.
+        groups = sorted_batches(corpus, rows, self.tokens_per_batch * 5 // 4) if self.regroups else [rows]
         return [replace(self._collated(corpus, group), pairs_B=torch.from_numpy(pairs[group])) for group in groups]
 
     @property
