@@ -70,9 +70,10 @@ def test_new_pieces_are_those_of_prepare(tokenizer, corpus):
 
 def test_a_change_that_changes_nothing_leaves_the_pieces(tokenizer):
     """Also pieces into which the tokenizer would not cut the text: here, each letter is one."""
-    letters = [[tokenizer.source.piece_to_id(letter) for letter in "\u2581ABC"] + [3]]
+    letters = [[tokenizer.source.piece_to_id(letter) for letter in "\u2581field"] + [3]]
+    assert 1 not in letters[0] and tokenizer.encode_source(["field"]) != letters
     corpus = EncodedCorpus(encoded_text(letters, np.uint16), encoded_text([[3]], np.uint16))
-    assert rows(draw(sampler(tokenizer, upper_case=1.0, remove_end_punct=1.0), corpus)) == rows(corpus)
+    assert rows(draw(sampler(tokenizer, remove_end_punct=1.0), corpus)) == rows(corpus)
 
 
 def test_shares_are_those_of_the_settings(tokenizer, corpus):

@@ -75,6 +75,7 @@ def test_every_kind_of_typo_occurs():
     replaced = {f"{x}b cd 1" for x in "bcd"} | {f"a{x} cd 1" for x in "acd"}
     replaced |= {f"ab {x}d 1" for x in "abd"} | {f"ab c{x} 1" for x in "abc"}
     assert found == swapped | missing | space | doubled | replaced
+    assert {with_typos("I", SYMBOLS, random, 0.0) for _ in range(50)} == {"II"}, "no word is lost"
 
 
 def test_typos_are_in_a_tenth_of_the_words():
