@@ -14,9 +14,11 @@ from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.line_parts import NO_TAGS, LineCutter, Part, Tags
 from transformer_mt.decoding.loading import LoadedModel, ModelOfText
 from transformer_mt.decoding.word_pieces import written_together
+from transformer_mt.documents.markup import translate_markup
+from transformer_mt.documents.markup_tokens import Form
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig, changed, check_for_model
-from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.tokenizer import Tokenizer, tagged
 from transformer_mt.text.training_lines import TrainingLines
 
 if TYPE_CHECKING:
@@ -210,6 +212,32 @@ class Translator(ModelOfText):
         if lost := [part.line for part, translations in zip(parts, found, strict=True) if not translations]:
             raise NotFiniteError.of_line(first_line + lost[0])
         return self._by_line(parts, found, len(lines), mean_score=decoding.mbr_candidates > 0)
+
+    def translate_markup(
+        self,
+        text: str,
+        form: Form,
+        decoding: DecodingConfig | None = None,
+        *,
+        tag: str | None = None,
+        progress: Callable[[float], None] | None = None,
+    ) -> str:
+        """Translate the text of an HTML or XML document or of a part of one, and keep its tags: see docs/real_text.md.
+
+        `tag` is put before each text that the model reads. `progress` counts texts. Raises TranslationError for XML
+        that is not well-formed, and the errors of `translations`.
+        """
+        languages = self.tags.languages.get(tag or "", self.cutter.languages)
+        num_tag_words = len(split_units(tag or "", has_spaces(languages[0])))
+
+        def translate(texts: list[str]) -> list[tuple[str, list[tuple[int, int]]]]:
+            lines = [tagged(tag, text) for text in texts]
+            found = self.translations(lines, decoding, alignment=True, scores=False, progress=progress)
+            pairs_of = [best.alignment or [] for best, *_ in found]
+            without_tag = [[(source - num_tag_words, target) for source, target in pairs] for pairs in pairs_of]
+            return list(zip([best.text for best, *_ in found], without_tag, strict=True))
+
+        return translate_markup(text, form, translate, languages)
 
     def attention(
         self, source: str, target: str | None = None, decoding: DecodingConfig | None = None
