@@ -264,6 +264,12 @@ def test_xml(source, expected):
             {"He did not get up before ten": ("Er stand vor zehn Uhr nicht auf", "0-0 3-1 5-2 6-3 6-4 2-5 4-6")},
             "Er stand vor zehn Uhr <b>nicht auf</b>",
         ),
+        # An element stays in its parent, although its word has left it, and the words stay in order.
+        (
+            "<b>One <i>two</i> three</b> four",
+            {"One two three four": ("Eins drei vier vier vier zwei", "0-0 2-1 3-2 3-3 3-4 1-5")},
+            "<b><i>Eins</i> drei</b> vier vier vier zwei",
+        ),
         # Another element is never taken in.
         (
             "<i>He</i> <b>takes it off</b> <u>now</u> again",
