@@ -33,7 +33,7 @@ BELOW = {
     "batches": {"settings", "storage", "text"},
     "inference": {"kernels", "models", "settings"},
     "marian": {"models", "settings", "storage", "text"},
-    "decoding": {"inference", "kernels", "marian", "models", "settings", "storage", "text"},
+    "decoding": {"documents", "inference", "kernels", "marian", "models", "settings", "storage", "text"},
     "preparing": {"batches", "corpora", "marian", "settings", "storage", "text"},
     "training/scale": {"batches", "kernels"},
     "evaluation": {"batches", "corpora", "decoding", "marian", "preparing", "settings", "storage", "text"},

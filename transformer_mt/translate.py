@@ -5,12 +5,13 @@ import gzip
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
 from transformer_mt.base import torchrun
 from transformer_mt.base.errors import TranslationError
+from transformer_mt.base.wording import LineProgress
 from transformer_mt.corpora.text_files import is_compressed
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.reading import load_config
@@ -52,6 +53,9 @@ With --input FILE --output FILE, `translate` keeps the translations in parts, in
 are complete. You can stop or kill the command at any time: the same command resumes. If torchrun starts several
 processes, they share the parts: one process on each GPU, on one machine or several.
 
+With --format html, xml, srt or po, `translate` reads a complete document, translates its text, and writes the
+document with all its tags, times and comments.
+
 The exit status is 0 for success, 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM. After either
 signal, standard output ends with a complete line, and the file of --output is unchanged."""
 
@@ -61,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_intermixed_args(argv)
     cli.check_settings(arguments.overrides, "beam_size=5", "To translate a file, write --input {}")
     _check_output(arguments)
-    if is_file_to_file(arguments):
+    if arguments.format == "text" and is_file_to_file(arguments):
         with cli.sigterm_raised():
             return translate_file(arguments)
     if torchrun.num_processes() > 1:
@@ -69,6 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             "torchrun has started several processes, which can only share the lines of a file: give --input FILE and "
             "--output FILE"
         )
+    if arguments.format != "text":
+        with cli.sigterm_raised():
+            return _translate_document(arguments)
     # Opened first, so that lines can arrive while the model is loaded.
     lines = line_input.open_lines(arguments.input, arguments.errors, arguments.buffer_lines)
     blocks = with_prefixes(lines, arguments.prefix, arguments.errors, arguments.tag)
@@ -89,6 +96,28 @@ def main(argv: Sequence[str] | None = None) -> int:
                 progress.reached(summary.num_lines)  # the exact number: `translate_block` does not count blank lines
     if not arguments.quiet:
         print(summary.text(), file=sys.stderr)
+    return 0
+
+
+def _translate_document(arguments: argparse.Namespace) -> int:
+    """Translate a complete document. Raises TranslationError for options that are about lines."""
+    decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
+    given = [name for name in ("json", "scores", "alignment", "prefix") if getattr(arguments, name)]
+    if given or decoding.n_best > 1:
+        option = f"--{given[0]}" if given else f"n_best={decoding.n_best}"
+        raise TranslationError(
+            f"{option}: is about lines, but --format {arguments.format} writes a document: leave it out"
+        )
+    text = line_input.read_document(arguments.input, arguments.errors)
+    translator = Translator.load(cli.model_dirs(arguments), **vars(cli.engine_options(arguments)))
+    translator.tags.check(arguments.tag)
+    with nullcontext() if arguments.quiet else LineProgress(None, unit="texts") as progress:
+        counted = None if progress is None else progress.more
+        translated = translator.translate_document(
+            text, arguments.format, decoding, tag=arguments.tag, progress=counted
+        )
+    with _opened(arguments.output) as output:
+        output.write(translated.encode())
     return 0
 
 
@@ -137,6 +166,12 @@ def _parser() -> argparse.ArgumentParser:
         "--input", metavar="FILE", type=Path, help="read this file, not standard input; may be a .gz, .zst or .xz"
     )
     parser.add_argument("--output", metavar="FILE", type=Path, help="write this file instead (.gz: compressed)")
+    parser.add_argument(
+        "--format",
+        choices=["text", "html", "xml", "srt", "po"],
+        default="text",
+        help="text: lines (the default); html, xml: a page or a part of one; srt: subtitles; po: gettext",
+    )
     parser.add_argument("--tag", metavar="TAG", help="put this tag of the model, such as '<2de>', before every line")
     parser.add_argument("--prefix", metavar="FILE", type=Path, help="translation n begins with line n of this file")
     parser.add_argument("--scores", action="store_true", help="write SCORE before each translation")

@@ -5,7 +5,7 @@ import random
 import polib
 import pytest
 
-from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.errors import TranslationError
 from transformer_mt.documents.gettext import translate_po
 
 HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
@@ -48,5 +48,5 @@ def test_only_empty_translations_change_and_are_marked() -> None:
 
 
 def test_what_is_no_catalogue_is_an_error_with_its_line() -> None:
-    with pytest.raises(CorpusError, match=r"no catalogue of gettext: .*line 3"):
+    with pytest.raises(TranslationError, match=r"no catalogue of gettext: .*line 3"):
         translate_po('msgid "a"\nmsgstr ""\nnonsense\n', shout)

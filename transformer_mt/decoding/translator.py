@@ -17,10 +17,11 @@ from transformer_mt.decoding.loading import LoadedModel, ModelOfText
 from transformer_mt.decoding.protected_lines import translate_protected
 from transformer_mt.decoding.translation import BLANK, Translation, joined
 from transformer_mt.decoding.word_pieces import written_together
+from transformer_mt.documents.document import DocumentForm, translate_document
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig, changed, check_for_model
 from transformer_mt.text.protection import Protection
-from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.tokenizer import Tokenizer, tagged
 from transformer_mt.text.training_lines import TrainingLines
 
 if TYPE_CHECKING:
@@ -158,6 +159,32 @@ class Translator(ModelOfText):
         return translate_protected(
             lines, prefixes or [""] * len(lines), numbers, wanted, protection, self.cutter, translate
         )
+
+    def translate_document(
+        self,
+        text: str,
+        form: DocumentForm,
+        decoding: DecodingConfig | None = None,
+        *,
+        tag: str | None = None,
+        progress: Callable[[float], None] | None = None,
+    ) -> str:
+        """Translate the text of a document, or of a part of a page, and keep all else in it: see docs/real_text.md.
+
+        `tag` is put before each text that the model reads. `progress` counts texts. Raises TranslationError as
+        `translate_document` in documents/ does, and the errors of `translations`.
+        """
+        languages = self.tags.languages.get(tag or "", self.cutter.languages)
+        num_tag_words = len(split_units(tag or "", has_spaces(languages[0])))
+
+        def translate(texts: list[str]) -> list[tuple[str, list[tuple[int, int]]]]:
+            lines = [tagged(tag, text) for text in texts]
+            found = self.translations(lines, decoding, alignment=True, scores=False, progress=progress)
+            pairs_of = [best.alignment or [] for best, *_ in found]
+            without_tag = [[(source - num_tag_words, target) for source, target in pairs] for pairs in pairs_of]
+            return list(zip([best.text for best, *_ in found], without_tag, strict=True))
+
+        return translate_document(text, form, translate, languages)
 
     def attention(
         self, source: str, target: str | None = None, decoding: DecodingConfig | None = None

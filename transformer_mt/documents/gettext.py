@@ -1,22 +1,25 @@
 """Translates catalogues of gettext (.po): fills empty translations, and marks them as fuzzy."""
 
-import polib
+from transformer_mt.base.errors import TranslationError
+from transformer_mt.documents.markup import Translate
 
-from transformer_mt.base.errors import CorpusError
-from transformer_mt.documents import Translate
+try:
+    import polib
+except ModuleNotFoundError:
+    raise TranslationError("polib, which reads .po files, is not installed: `python -m pip install polib`") from None
 
 
 def translate_po(text: str, translate: Translate) -> str:
     """Translate the messages of a .po file that have no translation, and mark them as fuzzy, which means unchecked.
 
     Each line of a message is translated on its own. All forms of a plural get the translation of `msgid_plural`. The
-    header, comments, obsolete entries, and entries with a translation stay. Raises CorpusError, with the line, if the
-    text is no catalogue.
+    header, comments, obsolete entries, and entries with a translation stay. Raises TranslationError, with the line, if
+    the text is no catalogue.
     """
     try:
         catalogue = polib.pofile(text)
     except OSError as error:
-        raise CorpusError(f"this is no catalogue of gettext: {error}") from None
+        raise TranslationError(f"this is no catalogue of gettext: {error}") from None
     entries = [e for e in catalogue if not (e.obsolete or e.msgstr or any(e.msgstr_plural.values()))]
     sources = [(entry.msgid_plural or entry.msgid).split("\n") for entry in entries]
     found = iter(translate([line for lines in sources for line in lines if line.strip()]))

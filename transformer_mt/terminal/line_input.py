@@ -1,6 +1,7 @@
 """Lines from files, pipes and terminals, in blocks."""
 
 import argparse
+import io
 import os
 import stat
 import sys
@@ -20,6 +21,7 @@ from transformer_mt.corpora.text_files import (
     decode_lines,
     is_compressed,
     limited_lines,
+    opened,
     read_lines,
     survey,
     survey_of,
@@ -117,12 +119,9 @@ def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> Lin
     if path is not None:
         num_lines = None if is_compressed(path) else survey(path).num_lines
         return LineInput(blocks(read_lines(path, errors), buffer_lines), is_file=True, num_lines=num_lines)
-    if sys.stdin is None:
-        raise UserError("standard input is closed: connect it to a file or a pipe")
-    if sys.stdin.isatty():
-        return LineInput(blocks(decode_lines(_typed(sys.stdin.buffer), "standard input", errors), 1))
-    # A separate file object: with sys.stdin itself, a thread that still waits for lines would block Python's exit.
-    file = os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
+    file = _standard_input()
+    if file.isatty():
+        return LineInput(blocks(decode_lines(_typed(file), "standard input", errors), 1))
     lines = decode_lines(limited_lines(file, "standard input"), "standard input", errors)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return LineInput(arriving_blocks(lines, buffer_lines))
@@ -130,6 +129,23 @@ def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> Lin
     num_lines = survey_of(file).num_lines
     file.seek(start)
     return LineInput(blocks(lines, buffer_lines), is_file=True, num_lines=num_lines)
+
+
+def _standard_input() -> BinaryIO:
+    """Standard input for bytes. Raises UserError if it is closed."""
+    if sys.stdin is None:
+        raise UserError("standard input is closed: connect it to a file or a pipe")
+    # A separate file object: with sys.stdin itself, a thread that still waits for lines would block Python's exit.
+    return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
+
+
+def read_document(path: Path | None, errors: InvalidText) -> str:
+    """Read a file, or standard input if `path` is None, with its line ends. Raises the CorpusErrors of `read_lines`."""
+    with opened(path) if path is not None else nullcontext(_standard_input()) as file:
+        content = file.read()
+    for _ in decode_lines(io.BytesIO(content), str(path or "standard input"), errors):
+        pass  # only for its errors and warnings, which give the line
+    return content.decode("utf-8-sig", errors)
 
 
 def write_output(lines: LineInput, written: Iterable[tuple[int, Iterable[str]]]) -> None:

@@ -1,0 +1,23 @@
+"""Translates a document of any form that the program knows."""
+
+from typing import Literal
+
+from transformer_mt.documents.markup import Translate, translate_markup
+from transformer_mt.documents.subtitles import translate_srt
+
+DocumentForm = Literal["html", "xml", "srt", "po"]
+
+
+def translate_document(text: str, form: DocumentForm, translate: Translate, languages: tuple[str, str]) -> str:
+    """Translate the text of a document, and keep all else in it.
+
+    `translate` is called once, with all texts. Raises TranslationError if a document is not of this form, which HTML
+    and subtitles always are, or if the package polib is missing for po.
+    """
+    if form == "srt":
+        return translate_srt(text, translate, languages)
+    if form == "po":
+        from transformer_mt.documents.gettext import translate_po  # here, because polib need not be installed
+
+        return translate_po(text, translate)
+    return translate_markup(text, form, translate, languages)
