@@ -3,10 +3,13 @@
 from functools import partial
 
 import pytest
+from helpers.messages import says
 from helpers.processes import records, work_of_ranks
 from helpers.tiny import assert_same_weights, status_and_error, train_tiny, weights_at
 
-from transformer_mt import train
+from transformer_mt import prepare, train
+from transformer_mt.text.protection import knows_pieces
+from transformer_mt.text.tokenizer import Tokenizer
 
 MODIFIERS = "training.modifiers={upper_case: 0.2, typos: 0.3, remove_end_punct: 0.3, noise: 0.05}"
 SETTINGS = (MODIFIERS, "training.schedule=constant", "training.keep_last=9")
@@ -35,3 +38,16 @@ def test_a_run_keeps_its_modifiers(experiment, tmp_path, capsys):
     overrides = [f"run_dir={tmp_path}", *SETTINGS[1:], "training.modifiers={typos: 0.3}"]
     status, error = status_and_error(train.main, experiment, *overrides, capsys=capsys)
     assert status == 2 and "training.modifiers.upper_case: 0.2, now 0.0" in error
+
+
+PROTECT = "training.modifiers={protect: 0.5}"
+
+
+def test_a_model_that_learns_to_copy_has_the_pieces_for_it(experiment, tmp_path, capsys):
+    status, error = status_and_error(train.main, experiment, f"run_dir={tmp_path / 'old'}", PROTECT, capsys=capsys)
+    assert status == 2 and says(error, "protect-without-pieces", "0.5")
+    settings = (PROTECT, f"data_dir={tmp_path / 'data'}", "training.max_steps=2")
+    assert prepare.main([str(experiment), *settings]) == 0
+    run = train_tiny(experiment, tmp_path / "run", *settings)
+    assert knows_pieces(Tokenizer.load(run))
+    assert not knows_pieces(Tokenizer.load(experiment.parent / "data"))
