@@ -203,7 +203,7 @@ def _between(items: Sequence[Node | str], space: str, *, is_first: bool, is_last
     written = list[str]()
     for item in items:
         if isinstance(item, Node):
-            beside = space or " " * (item.is_wide or is_last)
+            beside = space or " " * (item.is_wide or is_first or is_last)
             if item.space_before and not is_first and not (written and written[-1].isspace()):
                 written.append(beside)
                 is_due = False
