@@ -199,17 +199,18 @@ def _between(items: Sequence[Node | str], space: str, *, is_first: bool, is_last
 
     It goes after close tags and before open tags. White space beside a point is as in the source.
     """
-    written, is_due = list[str](), bool(space)
+    is_due = bool(space) and not any(isinstance(item, Node) and item.is_wide for item in items)
+    written = list[str]()
     for item in items:
         if isinstance(item, Node):
-            beside = space or " " * (item.is_wide or is_last)
+            beside = space or " " * (item.is_wide or is_first or is_last)
             if item.space_before and not is_first and not (written and written[-1].isspace()):
                 written.append(beside)
                 is_due = False
             written.append(item.opening)
             if item.space_after and not is_last:
                 written.append(beside)
-            is_due = is_due and not item.space_after and not item.is_wide
+            is_due = is_due and not item.space_after
         else:
             if is_due and not item.startswith("</"):
                 written.append(space)

@@ -124,7 +124,8 @@ class _Reader:
     def _add_text(self, text: str) -> None:
         self.last_point.space_after, self.last_point = text[0].isspace(), Node(-1)
         if not self.length:
-            self.segment.head += text[: len(text) - len(text.lstrip())]
+            if self.after_space:  # else a point is before it
+                self.segment.head += text[: len(text) - len(text.lstrip())]
             text = text.lstrip()
         if text:
             self.after_space, self.trailing = text[-1].isspace(), text[len(text.rstrip()) :]
