@@ -288,3 +288,17 @@ def test_fewer_than_no_workers_are_refused(model_dir, engine):
 def test_a_setting_that_the_model_cannot_follow_is_an_error(translator, decoding, expected):
     with pytest.raises(ConfigError, match=message(*expected)):
         translator.translate(["A dog."], decoding)
+
+
+def test_a_line_in_capitals_is_read_as_usual_text_and_written_in_capitals(echo):
+    lines = ["THE DOG SLEEPS.", "The dog sleeps.", "", "The Dog Sees The House There."]
+    translator = echo()
+    assert translator.translate(lines) == lines
+    texts = [translator.tokenizer.decode_target(each.source) for each in translator.engine.sentences]
+    assert texts[0] == texts[1] == "The dog sleeps."
+    assert texts[2] == "The dog sees the house there."
+    whole = DecodingConfig(split_sentences="never", recase=False)
+    translator.translate(lines[:1], whole)
+    assert translator.tokenizer.decode_target(translator.engine.sentences[-1].source) == "THE DOG SLEEPS."
+    translator.translations(lines[:1], prefixes=["THE"])
+    assert translator.tokenizer.decode_target(translator.engine.sentences[-1].source) == "THE DOG SLEEPS."

@@ -20,6 +20,7 @@ from transformer_mt.decoding.word_pieces import written_together
 from transformer_mt.documents.document import DocumentForm, translate_document
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig, changed, check_for_model
+from transformer_mt.text.casing import Casing
 from transformer_mt.text.protection import Protection
 from transformer_mt.text.tokenizer import Tokenizer, tagged
 from transformer_mt.text.training_lines import TrainingLines
@@ -97,7 +98,7 @@ class Translator(ModelOfText):
         self.decoding, self.trained, self.model = decoding, trained, model
         longest = longest_part or engine.max_positions - 1
         self.cutter = LineCutter(tokenizer, engine.max_positions, longest, trained, languages, tags)
-        self._protection = Protection(tokenizer)
+        self._protection, self._casing = Protection(tokenizer), Casing(tokenizer)
 
     @classmethod
     def of(cls, model: LoadedModel) -> Self:
@@ -239,6 +240,9 @@ class Translator(ModelOfText):
         decoding: DecodingConfig,
     ) -> list[list[Translation]]:
         """`translations` of lines with these numbers, in which nothing is protected."""
+        is_recased = decoding.recase and not any(prefixes)
+        usual = [self._casing.usual(line) if is_recased else (line, None) for line in lines]
+        lines = [line for line, _ in usual]
         parts = self.cutter.parts(lines, prefixes if any(prefixes) else None, decoding.split_sentences, numbers)
         if parts:
             self._check(decoding)
@@ -247,7 +251,11 @@ class Translator(ModelOfText):
         found = self._search(parts, decoding, replace(wanted, progress=in_lines))
         if lost := [part.line for part, translations in zip(parts, found, strict=True) if not translations]:
             raise NotFiniteError.of_line(numbers[lost[0]])
-        return self._by_line(parts, found, len(lines), mean_score=decoding.mbr_candidates > 0)
+        of_line = self._by_line(parts, found, len(lines), mean_score=decoding.mbr_candidates > 0)
+        for line, (_, write) in enumerate(usual):
+            if write is not None:
+                of_line[line] = [replace(each, text=self._casing.written(each.text, write)) for each in of_line[line]]
+        return of_line
 
     def _search(self, parts: Sequence[Part], decoding: DecodingConfig, wanted: Wanted) -> list[list[Translation]]:
         """The translations of each part; none if the model computed numbers that are not finite."""

@@ -73,6 +73,9 @@ class DecodingConfig(Section):
     """Whether to translate the sentences of a line separately and to join their translations. auto: only if the line
     has more sentences, or more subword pieces, than 90 % of the training lines; it is then split into groups of the
     usual size."""
+    recase: bool = True
+    """Whether a line in capitals, or with a capital on each word, is translated as usual text, and its translation then
+    written as the line was."""
     protect: Literal["auto", "always", "never"] = "auto"
     """Whether URLs, e-mail addresses, placeholders such as {name} and %s, words with digits such as v1.2, and what
     protect_pattern finds come back unchanged. auto: if the model was trained with training.modifiers.protect. With
