@@ -19,6 +19,7 @@ from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli, line_input
 from transformer_mt.terminal.file_to_file import is_file_to_file, translate_file
 from transformer_mt.terminal.translation_output import OutputForm, TranslationSummary, translate_block, with_prefixes
+from transformer_mt.text.terms import Terms
 
 _DESCRIPTION = """\
 Reads lines of text and writes one translation for each, in order. It translates lines from a pipe as they
@@ -80,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     lines = line_input.open_lines(arguments.input, arguments.errors, arguments.buffer_lines)
     blocks = with_prefixes(lines, arguments.prefix, arguments.errors, arguments.tag)
     with cli.sigterm_raised(), ExitStack() as stack:
-        options = cli.engine_options(arguments)
+        options, terms = cli.engine_options(arguments), arguments.terms and Terms.load(arguments.terms)
         translator = Translator.load(cli.model_dirs(arguments), **vars(options))
         translator.tags.check(arguments.tag)
         decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
@@ -90,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         progress = stack.enter_context(lines.progress(is_wanted=is_wanted))
         summary = TranslationSummary()
         for block in blocks:
-            output.write(translate_block(translator, block, decoding, form, summary, progress).encode())
+            output.write(translate_block(translator, block, decoding, form, summary, progress, terms).encode())
             output.flush()
             if progress is not None:
                 progress.reached(summary.num_lines)  # the exact number: `translate_block` does not count blank lines
@@ -132,7 +133,8 @@ def _check_output(arguments: argparse.Namespace) -> None:
             f"--output {path.with_suffix('.gz')}, or leave the ending out"
         )
     directories = [model.resolve() for model in cli.model_dirs(arguments)]
-    read = [file for file in (arguments.input, arguments.prefix) if file is not None and file.is_file()]
+    inputs = arguments.input, arguments.prefix, arguments.terms
+    read = [file for file in inputs if file is not None and file.is_file()]
     is_read = path.is_file() and any(file.samefile(path) for file in read)
     if is_read or Path(os.path.realpath(path)).parent in directories:
         raise TranslationError(
@@ -174,6 +176,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--tag", metavar="TAG", help="put this tag of the model, such as '<2de>', before every line")
     parser.add_argument("--prefix", metavar="FILE", type=Path, help="translation n begins with line n of this file")
+    parser.add_argument(
+        "--terms", metavar="FILE", type=Path, help="how to translate terms: a line is SOURCE, a tab, TARGET|TARGET|…"
+    )
     parser.add_argument("--scores", action="store_true", help="write SCORE before each translation")
     parser.add_argument("--alignment", action="store_true", help="write which source word each target word comes from")
     parser.add_argument("--json", action="store_true", help="write one JSON object for each line")

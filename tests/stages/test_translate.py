@@ -264,7 +264,7 @@ def test_a_line_without_end_is_one_error(model_dir, run_stage, capsys):
     assert says(capsys.readouterr().err, "line-too-long", "/dev/zero:1:", "67,108,864")
 
 
-@pytest.mark.parametrize("option", ["--input", "--prefix"])
+@pytest.mark.parametrize("option", ["--input", "--prefix", "--terms"])
 @pytest.mark.parametrize("name", ["lines", "link"])
 def test_what_is_read_is_not_replaced_by_its_translations(run_stage, tmp_path, capsys, option, name):
     path = tmp_path / "lines"
@@ -419,6 +419,25 @@ def test_bytes_of_prefixes_that_are_not_utf8_are_replaced_too(run_translate, tmp
         arguments = ["--errors", "replace", "beam_size=1"]
         assert run_translate(b"A dog.\n", "--prefix", tmp_path / "prefixes", *source, *arguments)[0] == 0
     assert (tmp_path / "out").read_text().startswith("D\ufffdr")
+
+
+def test_terms_stand_in_each_translation(run_translate, tmp_path, capsys):
+    path = tmp_path / "terms.tsv"
+    path.write_text("dog\tDackel|Pudel\n")
+    (tmp_path / "lines").write_text("A dog.\nA house.\n")
+    arguments = ["beam_size=4", "--terms", path]
+    status, output = run_translate(b"A dog.\nA house.\n", *arguments)
+    first, second, _ = output.decode().split("\n")
+    assert status == 0
+    assert "Dackel" in first or "Pudel" in first
+    assert second.encode() == run_translate(b"A house.\n", "beam_size=4")[1].strip()
+    files = ["--input", tmp_path / "lines", "--output", tmp_path / "out"]
+    assert run_translate(b"", *files, *arguments)[0] == 0
+    assert (tmp_path / "out").read_bytes() == output
+    path.write_text("dog\n")
+    for source in ([], files):
+        assert run_translate(b"A dog.\n", *source, *arguments)[0] == 2
+        assert says(capsys.readouterr().err, "no-term-with-translation", f"{path}:1", "Found: dog")
 
 
 def test_prefixes_are_as_many_as_lines(run_translate, tmp_path, capsys):

@@ -184,11 +184,13 @@ def kept(start, files, monkeypatch, capsys):
             (["--dtype", "bf16"], "(--dtype: fp32 there, bf16 now)"),
             (["sampling=true", "seed=2"], "(sampling: False there, True now, seed: 1 there, 2 now)"),
             (["--prefix", "prefixes"], "(--prefix: False there, True now)"),
+            (["--terms", "terms", "beam_size=2"], "(the terms, beam_size: 1 there, 2 now)"),
         ),
     ],
 )
 def test_other_settings_are_refused_and_named(start, files, model_dir, kept, capsys, arguments, difference):
-    places = {"prefixes": files / "prefixes", "model": model_dir}
+    places = {"prefixes": files / "prefixes", "terms": files / "terms", "model": model_dir}
+    places["terms"].write_text("dog\tHund\n")
     assert start(*IN_PARTS, *(places.get(each, each) for each in arguments)) == 2
     error = capsys.readouterr().err
     assert says(error, "parts-of-other-translation", "out.parts", difference)

@@ -43,6 +43,8 @@ class Sentence:
     """A different number for each sentence, which seeds its random numbers."""
     once: Sequence[int] = ()
     """Ids that stand for protected texts: the translation has each exactly once, and no others of their kind."""
+    terms: Sequence[Sequence[Sequence[int]]] = ()
+    """Phrases that the translation must have, for each the ids of its alternatives, of which one suffices."""
 
     def max_length(self, max_extra_length: int, max_positions: int) -> int:
         """The most pieces of its translation, EOS included: `max_extra_length` more than the sentence or its prefix."""
@@ -70,6 +72,8 @@ class Engine(ABC):
     """The most pieces of a source and of a translation, EOS included."""
     hardware = "CPU"
     """What the model runs on: the name of the GPU, or CPU."""
+    finds_terms = False
+    """Whether its beam search regards the terms of a sentence."""
 
     def __init__(self) -> None:
         self._lock, self._process_id, self._is_closed = threading.RLock(), os.getpid(), False

@@ -9,13 +9,14 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 
 from transformer_mt.base.errors import TranslationError
-from transformer_mt.base.languages import EOS, has_spaces, short_code, split_units
+from transformer_mt.base.languages import EOS, UNK, has_spaces, short_code, split_units
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.word_pieces import CONTINUES, WORD, units_of
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.search_settings import SplitSentences
 from transformer_mt.text.protection import KEEP, knows_pieces
 from transformer_mt.text.sentences import split_sentences, writes_ordinals_with_stops
+from transformer_mt.text.terms import NO_SPACES, Terms
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 
@@ -163,11 +164,16 @@ class LineCutter:
     tags: Tags = NO_TAGS
 
     def parts(
-        self, lines: Sequence[str], prefixes: Sequence[str] | None, split: SplitSentences, numbers: Sequence[int]
+        self,
+        lines: Sequence[str],
+        prefixes: Sequence[str] | None,
+        split: SplitSentences,
+        numbers: Sequence[int],
+        terms: Terms | None = None,
     ) -> list[Part]:
         """The parts of all lines that are not blank, in order. A prefix belongs to the first part of its line.
 
-        Raises TranslationError for a prefix that is too long.
+        Raises TranslationError for a prefix that is too long, and for a term that the model cannot write.
         """
         found: list[Part] = []
         firsts = prefixes or [""] * len(lines)
@@ -198,7 +204,10 @@ class LineCutter:
                 # Parts with different numbers draw different random numbers; part 0 keeps the number of its line.
                 source = [*tag_ids, *part.sentence.source]
                 once = [self._kept[i] for i in source if i in self._kept]
-                sentence = replace(part.sentence, source=source, number=number + index * _LINES, once=once)
+                required = terms.required(self.tokenizer.source.decode(part.sentence.source)) if terms else []
+                wanted = [[self._ids_of_term(term) for term in of_one] for of_one in required]
+                number_of_part = number + index * _LINES
+                sentence = replace(part.sentence, source=source, number=number_of_part, once=once, terms=wanted)
                 found.append(replace(part, sentence=sentence))
         return found
 
@@ -246,6 +255,22 @@ class LineCutter:
         if split != "never" and (bullets := pattern.match(text)):
             start, text = start + bullets[0], text[bullets.end() :]
         return tag, text, (start, end)
+
+    def _ids_of_term(self, term: str) -> list[int]:
+        """The ids of a target term inside a text: in a script without spaces between words, no space precedes it."""
+        [[*ids, _]] = self.tokenizer.encode_target([term])
+        if UNK in ids:
+            raise TranslationError(
+                f"the term {term} has a character that is not in the target vocabulary: leave it out"
+            )
+        if not re.match(f"[{NO_SPACES}]", term):
+            return ids
+        first = self.tokenizer.target_pieces(ids)[0].removeprefix(WORD)
+        for pieces in ([first] if first else [], list(first)):
+            inner: list[int] = self.tokenizer.target.piece_to_id(pieces)
+            if UNK not in inner:
+                return [*inner, *ids[1:]]
+        return ids
 
     def _tag_ids(self, tag: str) -> list[int]:
         """The pieces of a tag, without EOS. Before a text, it has the same pieces: it never merges with words."""

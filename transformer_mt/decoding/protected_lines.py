@@ -1,4 +1,4 @@
-"""Translates lines of which parts stay as they are: URLs, e-mail addresses, placeholders, identifiers."""
+"""Translates lines with parts that the model must not translate: URLs, placeholders, terms of a list."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +8,7 @@ from transformer_mt.base.languages import has_spaces, split_units
 from transformer_mt.decoding.engine import Wanted
 from transformer_mt.decoding.line_parts import LineCutter, in_one_line
 from transformer_mt.decoding.translation import Translation
-from transformer_mt.text.protection import Hidden, Protection, without_pieces
+from transformer_mt.text.protection import Hidden, Protection, numbers_after_filling, without_pieces
 from transformer_mt.text.sentences import MARKS
 
 Translate = Callable[[Sequence[str], Sequence[str], Sequence[int], Wanted], list[list[Translation]]]
@@ -61,6 +61,8 @@ class _Line:
     """Its tag as it stands there, with the white space around it."""
     parts: list[str]
     """Its text after the tag: those with odd numbers, from 0, are protected."""
+    targets: list[str]
+    """What its translation has in place of the protected parts, in their order."""
     hidden: Hidden | None
     spaced: tuple[bool, bool]
     """Whether the source and the target language have spaces between words."""
@@ -71,7 +73,9 @@ class _Line:
         parts = protection.cut(text)
         source, target = cutter.tags.languages.get(tag, cutter.languages)
         hidden = protection.hidden(parts) if any(map(_WORD.search, parts[::2])) else None
-        return cls(line, prefix, line.removesuffix(text), parts, hidden, (has_spaces(source), has_spaces(target)))
+        targets = list(map(protection.target, parts[1::2]))
+        spaced = has_spaces(source), has_spaces(target)
+        return cls(line, prefix, line.removesuffix(text), parts, targets, hidden, spaced)
 
     @property
     def is_protected(self) -> bool:
@@ -94,8 +98,9 @@ class _Line:
         if found.alignment is None:
             return replace(found, text=text)
         source_spaced, target_spaced = self.spaced
-        sources = self.hidden.numbers(self.tag + self.hidden.text, spaced=source_spaced)
-        targets = self.hidden.numbers(found.text, spaced=target_spaced)
+        line = self.tag + self.hidden.text
+        sources = numbers_after_filling(line, self.hidden.sources, spaced=source_spaced)
+        targets = numbers_after_filling(found.text, self.targets, spaced=target_spaced)
         return replace(found, text=text, alignment=[(sources[s], targets[t]) for s, t in found.alignment])
 
     @property
@@ -123,7 +128,7 @@ class _Line:
         source, text, used, pairs = "", "", list[Translation](), list[tuple[int, int]]()
         num_of_tag = len(split_units(self.tag, self.spaced[0]))
         for number, part in enumerate(self.parts):
-            before, core, after = ("", "", part) if number % 2 else self._edges(number)
+            before, core, after = ("", "", self.targets[number // 2]) if number % 2 else self._edges(number)
             places = _units_before(source + before, self.spaced[0]), _units_before(text + before, self.spaced[1])
             if core:
                 best = next(translations)

@@ -70,7 +70,7 @@ def beam_search(
         searched = [row for row, each in enumerate(living) if each]
         if not searched:
             break
-        beam = _beam(living, beam.tokens_AWT, state)
+        beam = next_beam(living, beam.tokens_AWT, state)
         if len(searched) <= KEEP_ABOVE * len(sentences):
             rows = on_device(searched, source_BS.device)
             beam = Beam(beam.tokens_AWT[rows], beam.log_prob_AW[rows], beam.state.keep(rows))
@@ -85,11 +85,19 @@ def _continued(
 
     It is a separate function so that the logits, by far the largest tensor, are freed when it returns.
     """
+    log_probs_AWV, state = log_probs(model, beam, constraints, sentences, length)
+    return model.faster(best_continuations)(log_probs_AWV, beam.log_prob_AW, count), state
+
+
+def log_probs(
+    model: Seq2Seq, beam: Beam, constraints: Constraints, sentences: list[int], length: int
+) -> tuple[Tensor, DecoderState]:
+    """The log-probabilities AWV of each next word, -inf if it is forbidden, and the state with the last words."""
     logits_AWV, state = model.step(beam.tokens_AWT[..., -1], beam.state)
     logits_AWV = logits_AWV.float()
     log_probs_AWV = torch.log_softmax(logits_AWV, dim=-1, out=logits_AWV)
     constraints.forbid_(log_probs_AWV, beam.tokens_AWT, sentences, length)
-    return model.faster(best_continuations)(log_probs_AWV, beam.log_prob_AW, count), state
+    return log_probs_AWV, state
 
 
 def best_continuations(log_probs_AWV: Tensor, log_prob_AW: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -126,7 +134,7 @@ def _living(
     return [candidate for candidate in others if candidate[0] / largest_penalty > to_beat]
 
 
-def _beam(living: list[list[Candidate]], tokens_AWT: Tensor, state: DecoderState) -> Beam:
+def next_beam(living: list[list[Candidate]], tokens_AWT: Tensor, state: DecoderState) -> Beam:
     """The beam of these candidates. A short row repeats its best at -inf, so that all numbers stay finite."""
     width, device = max(map(len, living)), tokens_AWT.device
     filled = []

@@ -17,6 +17,7 @@ from torch import Tensor
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.base.worker_pool import Workers, num_cores
+from transformer_mt.decoding.constrained_search import constrained_search, ends_word, has_phrases
 from transformer_mt.decoding.constraints import Constraints, Once, Utf8
 from transformer_mt.decoding.engine import (
     WITH_SCORES,
@@ -53,6 +54,8 @@ NOT_FINITE_IN_INT8 = "ChooseQuantizationParams"  # the PyTorch function that fai
 class TorchEngine(Engine):
     """Runs one of our models on a device. On a CPU, several processes of one thread each share the weights."""
 
+    finds_terms = True
+
     def __init__(
         self,
         model: Seq2Seq,
@@ -76,6 +79,7 @@ class TorchEngine(Engine):
         self.matmul = Matmul(None if device.dtype == torch.float32 else device.dtype, quantization)
         self.utf8 = Utf8.of(target_pieces, device.torch_device)
         self.once = Once.of(target_pieces, device.torch_device)
+        self.ends_word = list(map(ends_word, target_pieces))
         if self.matmul != Matmul():
             _ = self.searched  # made now, so that a model without this form raises an error here
         on_cpu = device.torch_device.type == "cpu"
@@ -171,19 +175,37 @@ class TorchEngine(Engine):
     def _search(
         self, model: Seq2Seq, batch: Sequence[Sentence], decoding: DecodingConfig, scores: bool
     ) -> list[list[Hypothesis]]:
-        source_BS = _pad([sentence.source for sentence in batch]).to(self.device.torch_device)
-        limits = [sentence.max_length(decoding.max_extra_length, self.max_positions) for sentence in batch]
-        prefixes = [sentence.prefix for sentence in batch]
-        once_BK = self.once.wanted([sentence.once for sentence in batch]) if self.once else None
-        rules = decoding.no_repeat_ngram, decoding.min_length, self.utf8, self.once, once_BK
-        constraints = Constraints(limits, prefixes, *rules)
+        source_BS, constraints = self._for_search(batch, decoding)
         if decoding.sampling:
             return sample(model, source_BS, [sentence.number for sentence in batch], constraints, decoding)
         if decoding.beam_size == 1:
             return [[found] if found else [] for found in greedy(model, source_BS, constraints, decoding, scores)]
         if decoding.coverage_penalty:  # it changes the ranks of all hypotheses of a beam
             decoding = decoding.model_copy(update={"n_best": decoding.beam_size})
-        return beam_search(model, source_BS, constraints, decoding)
+        found = beam_search(model, source_BS, constraints, decoding)
+        # Most translations have their terms anyway.
+        with_terms = [(b, sentence.terms) for b, sentence in enumerate(batch) if sentence.terms]
+        lacking = [
+            b
+            for b, terms in with_terms
+            if not all(has_phrases(each.tokens, terms, self.ends_word) for each in found[b])
+        ]
+        if lacking:
+            others = [batch[b] for b in lacking]
+            terms = [sentence.terms for sentence in others]
+            again = constrained_search(model, *self._for_search(others, decoding), decoding, terms, self.ends_word)
+            for b, hypotheses in zip(lacking, again, strict=True):
+                found[b] = hypotheses
+        return found
+
+    def _for_search(self, batch: Sequence[Sentence], decoding: DecodingConfig) -> tuple[Tensor, Constraints]:
+        """The sources of a batch, BS, and the constraints on its translations."""
+        source_BS = _pad([sentence.source for sentence in batch]).to(self.device.torch_device)
+        limits = [sentence.max_length(decoding.max_extra_length, self.max_positions) for sentence in batch]
+        prefixes = [sentence.prefix for sentence in batch]
+        once_BK = self.once.wanted([sentence.once for sentence in batch]) if self.once else None
+        rules = decoding.no_repeat_ngram, decoding.min_length, self.utf8, self.once, once_BK
+        return source_BS, Constraints(limits, prefixes, *rules)
 
     def _with_attention(
         self, batch: Sequence[Sentence], found: list[list[Hypothesis]], decoding: DecodingConfig, alignment: bool

@@ -22,6 +22,7 @@ from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig, changed, check_for_model
 from transformer_mt.text.casing import Casing
 from transformer_mt.text.protection import Protection
+from transformer_mt.text.terms import Terms
 from transformer_mt.text.tokenizer import Tokenizer, tagged
 from transformer_mt.text.training_lines import TrainingLines
 
@@ -134,16 +135,19 @@ class Translator(ModelOfText):
         scores: bool = True,
         first_line: int = 1,
         progress: Callable[[float], None] | None = None,
+        terms: Terms | None = None,
     ) -> list[list[Translation]]:
         """The translations of each line, best first: at least one, at most `n_best`; an empty one for a blank line.
 
         Without `decoding`, the model's own settings are used; beam_size, length_penalty and n_best replace single ones.
         Each translation begins with the text in `prefixes`, one for each line. Without `scores`, scores may be NaN,
         which can be faster. In warnings, lines[0] has the number `first_line`. `progress` is called with the number of
-        further lines that are done, a fraction if a line is translated in parts.
+        further lines that are done, a fraction if a line is translated in parts. For each of the `terms` in a line, its
+        translations have a target term.
         Raises TypeError unless `lines` and `prefixes` are lists of texts; ConfigError for a setting that is not
         allowed; NotFiniteError for the first line for which the model computes numbers that are not finite;
-        TranslationError for a prefix that is too long, after `close`, and in a forked process.
+        TranslationError for a prefix that is too long, for terms without beam search, after `close`, and in a forked
+        process.
         """
         check_texts("lines", lines)
         if prefixes is not None:
@@ -153,10 +157,17 @@ class Translator(ModelOfText):
         self._warn_of_tags(lines, count(first_line))
         wanted = Wanted(alignment, scores or decoding.mbr_candidates > 0, progress)
         numbers = range(first_line, first_line + len(lines))
-        if decoding.protect == "never" or (decoding.protect == "auto" and not self._protection.has_pieces):
-            return self._translated(lines, prefixes or [], numbers, wanted, decoding)
-        protection = replace(self._protection, pattern=decoding.protect_pattern)
-        translate = partial(self._translated, decoding=decoding)
+        searched, hidden = (terms, None) if self.engine.finds_terms else (None, terms)
+        if searched and (decoding.sampling or decoding.of_candidates.beam_size == 1):
+            raise TranslationError(
+                "the engine torch finds translations with terms by beam search only: set beam_size=2 or more and "
+                "sampling=false, or translate an export with the engine ctranslate2"
+            )
+        translate = partial(self._translated, decoding=decoding, terms=searched)
+        protects = decoding.protect == "always" or (decoding.protect == "auto" and self._protection.has_pieces)
+        if not protects and not hidden:
+            return translate(lines, prefixes or [], numbers, wanted)
+        protection = replace(self._protection, pattern=decoding.protect_pattern, terms=hidden, only_terms=not protects)
         return translate_protected(
             lines, prefixes or [""] * len(lines), numbers, wanted, protection, self.cutter, translate
         )
@@ -238,12 +249,13 @@ class Translator(ModelOfText):
         numbers: Sequence[int],
         wanted: Wanted,
         decoding: DecodingConfig,
+        terms: Terms | None,
     ) -> list[list[Translation]]:
         """`translations` of lines with these numbers, in which nothing is protected."""
         is_recased = decoding.recase and not any(prefixes)
         usual = [self._casing.usual(line) if is_recased else (line, None) for line in lines]
         lines = [line for line, _ in usual]
-        parts = self.cutter.parts(lines, prefixes if any(prefixes) else None, decoding.split_sentences, numbers)
+        parts = self.cutter.parts(lines, prefixes if any(prefixes) else None, decoding.split_sentences, numbers, terms)
         if parts:
             self._check(decoding)
         share, progress = len({part.line for part in parts}) / max(1, len(parts)), wanted.progress  # lines per part

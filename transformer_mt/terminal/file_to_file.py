@@ -38,6 +38,7 @@ from transformer_mt.terminal.translation_output import (
     translate_block,
     with_prefixes,
 )
+from transformer_mt.text.terms import Terms
 
 if TYPE_CHECKING:
     from transformer_mt.training.scale.distributed import Ranks
@@ -201,11 +202,12 @@ class _FileTranslation:
         with nullcontext() if self.ranks is None else self.ranks.together():
             translator = _loaded(self.arguments, self.ranks)
             translator.tags.check(self.arguments.tag)
+            terms = self.arguments.terms and Terms.load(self.arguments.terms)
             overrides = self.arguments.overrides
             decoding = load_config(self.arguments.model / "config.yaml", overrides, "decoding").decoding
             if self.is_first:
                 stack.enter_context(self.parts.held())
-                job = self._job(_settings(self.arguments, decoding))
+                job = self._job(_settings(self.arguments, decoding, terms))
                 output = stack.enter_context(self._output())
         if self.ranks is not None:
             job = self.ranks.broadcast(job)
@@ -214,7 +216,7 @@ class _FileTranslation:
         progress = None
         if self.shows:
             progress = stack.enter_context(LineProgress(job.num_lines, done_before=num_before))
-        self._translate(job, translator, decoding, progress)
+        self._translate(job, translator, decoding, progress, terms)
         if self.ranks is not None:
             self.ranks.wait(partial(self._show, job, progress))
         if output is None:
@@ -276,7 +278,12 @@ class _FileTranslation:
             yield Block(1, [])
 
     def _translate(
-        self, job: _Job, translator: Translator, decoding: DecodingConfig, progress: LineProgress | None
+        self,
+        job: _Job,
+        translator: Translator,
+        decoding: DecodingConfig,
+        progress: LineProgress | None,
+        terms: Terms | None,
     ) -> None:
         """Translate this rank's share of the missing parts."""
         share = set(job.missing if self.ranks is None else self.ranks.share(job.missing))
@@ -291,7 +298,7 @@ class _FileTranslation:
                     f"{number * job.block_lines + 1} or later); restore the old text, and give the same command again"
                 )
             summary = TranslationSummary()
-            content = translate_block(translator, block, decoding, form, summary, progress).encode()
+            content = translate_block(translator, block, decoding, form, summary, progress, terms).encode()
             if self.arguments.output.suffix == ".gz":  # each part is a member of the .gz file, without time and name
                 content = gzip.compress(content, mtime=0)
             self.parts.write(number, {"made_from": digest, **vars(summary)}, content)
@@ -326,7 +333,8 @@ def _checked_block_lines(parts: OutputParts, settings: dict[str, Any]) -> int:
     old = record["settings"]
     if changed := [key for key in {**old, **settings} if old.get(key) != settings.get(key)]:
         different = ", ".join(
-            key if key == "the model" else f"{key}: {old.get(key)} there, {settings.get(key)} now" for key in changed
+            key if key in ("the model", "the terms") else f"{key}: {old.get(key)} there, {settings.get(key)} now"
+            for key in changed
         )
         raise DirectoryError(
             f"{parts.directory} contains the beginning of another translation ({different}). To resume it, give the "
@@ -335,7 +343,7 @@ def _checked_block_lines(parts: OutputParts, settings: dict[str, Any]) -> int:
     return int(record["block_lines"])
 
 
-def _settings(arguments: Namespace, decoding: DecodingConfig) -> dict[str, Any]:
+def _settings(arguments: Namespace, decoding: DecodingConfig, terms: Terms | None) -> dict[str, Any]:
     """Return everything except the input that the output depends on, by the names that a user knows.
 
     Settings of speed and memory are left out, so that a user who has run out of memory can resume with smaller batches.
@@ -346,6 +354,7 @@ def _settings(arguments: Namespace, decoding: DecodingConfig) -> dict[str, Any]:
         "the model": [{name: digest for name, digest in of.items() if name in EXPORT_FILES} for of in sums],
         **{f"--{flag}": getattr(arguments, flag) for flag in flags},
         "--prefix": arguments.prefix is not None,
+        "the terms": terms and hashlib.sha256(repr(terms.targets).encode()).hexdigest(),
         "--output as .gz": arguments.output.suffix == ".gz",  # of the name on the command line, which may be a link
         **decoding.model_dump(mode="json", exclude={"tokens_per_batch"}),
     }

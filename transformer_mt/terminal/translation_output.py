@@ -17,6 +17,7 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import finite
 from transformer_mt.terminal.line_input import LineInput, beside
+from transformer_mt.text.terms import Terms
 from transformer_mt.text.tokenizer import tagged
 
 _MOST_SHOWN = 5  # line numbers of each kind
@@ -200,6 +201,7 @@ def translate_block(
     form: OutputForm,
     summary: TranslationSummary,
     progress: LineProgress | None = None,
+    terms: Terms | None = None,
 ) -> str:
     """Translate a block of lines, add the lines to `summary`, and return the output for the block."""
     begun = time.perf_counter()
@@ -211,6 +213,7 @@ def translate_block(
         scores=form.scores or form.json or form.n_best,
         first_line=block.first_line,
         progress=progress.more if progress else None,
+        terms=terms,
     )
     seconds = time.perf_counter() - begun
     summary.seconds += seconds

@@ -9,6 +9,7 @@ from operator import add
 
 from transformer_mt.base.errors import TokenizerError
 from transformer_mt.base.languages import UNK, split_units
+from transformer_mt.text.terms import IN_WORD, Terms
 from transformer_mt.text.tokenizer import Tokenizer, user_symbols
 
 KEEP = tuple(f"<keep{number}>" for number in range(1, 10))
@@ -34,46 +35,54 @@ class Hidden:
     """A text in which the first pieces of KEEP stand for its protected texts."""
 
     text: str
-    originals: Sequence[str]
-    """The protected texts, in the order of their pieces."""
+    sources: Sequence[str]
+    """The hidden texts of the source, in the order of their pieces."""
+    targets: Sequence[str]
+    """What the translation has in their places: the same texts, or the translations of terms."""
 
     def restored(self, translation: str) -> str | None:
-        """Put the protected texts back into a translation; None unless it has each of their pieces exactly once."""
-        if sorted(_KEEP.findall(translation)) != list(KEEP[: len(self.originals)]):
+        """Put the targets into a translation; None unless it has each of their pieces exactly once."""
+        if sorted(_KEEP.findall(translation)) != list(KEEP[: len(self.targets)]):
             return None
-        return self._filled(translation)
+        return _filled(translation, self.targets)
 
     def hide(self, translation: str) -> str:
-        """Put the pieces for the protected texts into a translation that has some of them."""
-        for piece, original in zip(KEEP, self.originals, strict=False):
-            translation = translation.replace(original, piece, 1)
+        """Put the pieces for the targets into a translation that has some of them."""
+        for piece, target in zip(KEEP, self.targets, strict=False):
+            whole = rf"(?<!{IN_WORD}){re.escape(target)}(?!{IN_WORD})"
+            translation = re.sub(whole, piece, translation, count=1)
         return translation
 
-    def numbers(self, text: str, *, spaced: bool) -> list[int]:
-        """For each word of `text`, which has such pieces, the number of this word after they are filled.
 
-        For a language without spaces, these are characters instead of words. Numbers begin with 0.
-        """
-        if spaced:
-            widths = [len(self._filled(word).split()) for word in text.split()]
-        else:
-            widths = []
-            for part in re.split(f"({_KEEP.pattern})", text):
-                units = split_units(self._filled(part), spaced=False)
-                widths += [len(units), *[0] * (len(part) - 1)] if _KEEP.fullmatch(part) else [1] * len(units)
-        return list(accumulate(widths, initial=0))[:-1]
+def numbers_after_filling(text: str, originals: Sequence[str], *, spaced: bool) -> list[int]:
+    """For each word of `text`, which has pieces of KEEP, the number of this word after `originals` replace them.
 
-    def _filled(self, text: str) -> str:
-        return _KEEP.sub(lambda piece: self.originals[KEEP.index(piece[0])], text)
+    For a language without spaces, these are characters instead of words. Numbers begin with 0.
+    """
+    if spaced:
+        widths = [len(_filled(word, originals).split()) for word in text.split()]
+    else:
+        widths = []
+        for part in re.split(f"({_KEEP.pattern})", text):
+            units = split_units(_filled(part, originals), spaced=False)
+            widths += [len(units), *[0] * (len(part) - 1)] if _KEEP.fullmatch(part) else [1] * len(units)
+    return list(accumulate(widths, initial=0))[:-1]
+
+
+def _filled(text: str, originals: Sequence[str]) -> str:
+    return _KEEP.sub(lambda piece: originals[KEEP.index(piece[0])], text)
 
 
 @dataclass(frozen=True)
 class Protection:
-    """Finds what must not be translated."""
+    """Finds what must not be translated, and terms, whose translation is known."""
 
     tokenizer: Tokenizer
     pattern: str | None = None
     """A regular expression for further texts."""
+    terms: Terms | None = None
+    only_terms: bool = False
+    """Whether all other texts are left to the model."""
 
     def cut(self, text: str) -> list[str]:
         """Split a text; the results with odd numbers, from 0, are protected. Their join is the text."""
@@ -87,11 +96,15 @@ class Protection:
 
     def hidden(self, parts: Sequence[str]) -> Hidden | None:
         """Hide the protected texts in the results of `cut`; None if the model has not enough pieces for them."""
-        texts, originals = parts[::2], parts[1::2]
-        if len(originals) > (len(KEEP) if self.has_pieces else 0):
+        texts, sources = parts[::2], parts[1::2]
+        if len(sources) > (len(KEEP) if self.has_pieces else 0):
             return None
-        pieces = [*KEEP[: len(originals)], ""]
-        return Hidden("".join(map(add, texts, pieces)), originals)
+        pieces = [*KEEP[: len(sources)], ""]
+        return Hidden("".join(map(add, texts, pieces)), sources, list(map(self.target, sources)))
+
+    def target(self, source: str) -> str:
+        """The text that the translation has in place of a protected text: the same, or the translation of a term."""
+        return (self.terms and self.terms.target(source)) or source
 
     @cached_property
     def has_pieces(self) -> bool:
@@ -106,7 +119,10 @@ class Protection:
     @cached_property
     def _regex(self) -> re.Pattern[str]:
         own = map(re.escape, sorted(self._symbols, key=len, reverse=True))
-        return re.compile("|".join([*own, *([f"(?:{self.pattern})"] if self.pattern else []), *_PROTECTED]))
+        others = [*([f"(?:{self.pattern})"] if self.pattern else []), *_PROTECTED]
+        if self.only_terms:
+            others = [_KEEP.pattern]
+        return re.compile("|".join([*own, *others, *([self.terms.pattern] if self.terms else [])]))
 
 
 def without_pieces(translation: str) -> str:
