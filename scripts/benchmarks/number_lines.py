@@ -45,15 +45,17 @@ def number_lines(kind: str) -> list[str]:
     return [dice.choice(sentences).format(number(dice)) for _ in range(_LINES_OF_KIND)]
 
 
-def main(model: str) -> None:
-    """Translate the lines of each kind, and print the shares."""
+def main(model: str, protect_pattern: str | None = None) -> None:
+    """Translate the lines of each kind, with this decoding.protect_pattern if there is one, and print the shares."""
     translator = Translator.load(model)
+    protect = {"protect": "always", "protect_pattern": protect_pattern} if protect_pattern else {}
+    decoding = translator.decoding.model_copy(update=protect)
     for kind in KINDS:
         lines = number_lines(kind)
-        pairs = zip(lines, translator.translate(lines), strict=True)
+        pairs = zip(lines, translator.translate(lines, decoding), strict=True)
         wrong = [pair for pair in pairs if numbers(pair[0]) != numbers(pair[1])]
         print(f"{kind:13} {1 - len(wrong) / len(lines):7.1%}  {' -> '.join(wrong[0]) if wrong else ''}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
