@@ -43,6 +43,8 @@ def numbers(text: str) -> Counter[str]:
     A number is a run of digits of any script; 2,200,112 and 2.200.112 and 2 200 112 are one number. Numbers of one
     digit are left out, because many languages write them as words.
     """
+    if not _DIGITS.search(text):
+        return Counter()
     joined = _GROUPED.sub(lambda found: "".join(_DIGITS.findall(found[0])), text)
     runs = ("".join(str(unicodedata.decimal(digit)) for digit in run).lstrip("0") for run in _DIGITS.findall(joined))
     return Counter(run for run in runs if len(run) > 1)
@@ -59,6 +61,8 @@ def _is_copied(source: str, translation: str, reference: str | None) -> bool:
 
 def _is_untranslated(source: str, translation: str, reference: str | None) -> bool:
     """Whether most words of a translation are in the source, but not in the reference."""
+    if set(source.split()).isdisjoint(translation.split()):
+        return False  # so it is with most pairs
     if reference is None:
         words, foreign = list(dict.fromkeys(_plain_words(translation))), set(_plain_words(source))
     else:

@@ -299,6 +299,8 @@ class Translator(ModelOfText):
 
     def _framed(self, found: Translation, part: Part) -> Translation:
         """The translation of a line, with the white space and the bullets of the line, given its first part."""
+        if part.frame == ("", ""):
+            return found
         before, after = part.frame
         source_bullets, bullets = (len(split_units(before, has_spaces(language))) for language in part.languages)
         pairs = found.alignment

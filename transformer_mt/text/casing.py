@@ -26,6 +26,8 @@ class Casing:
 
     def usual(self, text: str) -> tuple[str, Write | None]:
         """Return a text in usual letters, and how its translation has to be written; None if the text is usual."""
+        if any(word[0].islower() for word in text.split()):  # so it is with most texts
+            return text, None
         words = [match for part in self._symbols.split(text)[::2] for match in _WORD.findall(part)]
         if not words or not all(word[0].isupper() for word in words):
             return text, None
