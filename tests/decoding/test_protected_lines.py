@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 import torch
+from helpers.hostile import time_limit
 from helpers.messages import message
 from helpers.tiny import demo_pairs
 from helpers.untrained import write_untrained
@@ -176,3 +177,44 @@ def test_a_prefix_begins_the_translation_and_may_have_protected_texts(engines):
     assert all(translations[0].text.count("x86_64") == 1 for translations in found)
     [[without]] = engines["without"].translations(lines[:1], decoding, prefixes=["Der Hund"])
     assert without.text.startswith("Der Hund")
+
+
+@pytest.mark.parametrize(
+    ("line", "protected"),
+    [
+        ("See https://en.wikipedia.org/wiki/Foo_(bar).", ["https://en.wikipedia.org/wiki/Foo_(bar)"]),
+        ("(see HTTPS://EXAMPLE.COM/A), now", ["HTTPS://EXAMPLE.COM/A"]),
+        ("请访问https://example.com/a查看详情，谢谢。", ["https://example.com/a"]),  # noqa: RUF001
+        ("{ name } has %ld", ["{ name }", "%ld"]),
+        ("a..b@x.de, .@x.de", ["a..b@x.de"]),
+    ],
+)
+def test_where_a_protected_text_ends(tokenizers, line, protected):
+    assert Protection(tokenizers["with"]).cut(line)[1::2] == protected
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 200_000, "." * 200_000, "%" + "0" * 200_000, "(" * 50_000, "https://" + "(" * 50_000]
+)
+def test_a_long_text_takes_no_longer_than_others(tokenizers, text):
+    with time_limit(20):
+        assert "".join(Protection(tokenizers["with"]).cut(text)) == text
+
+
+def test_a_prefix_may_have_a_text_that_is_a_part_of_another(tokenizers):
+    protection = Protection(tokenizers["with"])
+    hidden = protection.hidden(protection.cut("The men like v1 and v1.2."))
+    assert hidden.hide("Die v1.2 und v1") == f"Die {KEEP[1]} und {KEEP[0]}"
+    assert hidden.hide("v1 v1") == f"{KEEP[0]} v1"
+
+
+def test_a_blank_prefix_is_none_and_a_pattern_is_reason_enough(engines):
+    decoding = DecodingConfig(protect="always", max_extra_length=20)
+    [[found]] = engines["without"].translations(["The dog {x} sleeps."], decoding, prefixes=[" "])
+    assert found.text.count("{x}") == 1
+    [text] = engines["without"].translate(["The dog sleeps."], DecodingConfig(protect_pattern="dog"))
+    assert text.count("dog") >= 1
+    with pytest.raises(ConfigError, match=message("protect-never-with-pattern")):
+        changed(DecodingConfig(), {"protect_pattern": "dog", "protect": "never"})
+    with pytest.raises(ConfigError, match=message("no-regular-expression")):
+        changed(DecodingConfig(), {"protect_pattern": "(?i)dog"})

@@ -50,3 +50,16 @@ def test_only_empty_translations_change_and_are_marked() -> None:
 def test_what_is_no_catalogue_is_an_error_with_its_line() -> None:
     with pytest.raises(TranslationError, match=r"no catalogue of gettext: .*line 3"):
         translate_po('msgid "a"\nmsgstr ""\nnonsense\n', shout)
+
+
+@pytest.mark.parametrize("text", ['msgid "The dog\nmsgstr ""\n', 'msgid ""\n"one\n"two"\nmsgstr ""\n'])
+def test_a_text_without_its_closing_quotation_mark_is_an_error(text: str) -> None:
+    with pytest.raises(TranslationError, match=r"^line [12]: the text has no closing quotation mark"):
+        translate_po(text, shout)
+
+
+def test_a_text_is_never_taken_for_the_name_of_a_file(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.po").write_text('msgid "secret"\nmsgstr ""\n', encoding="utf-8")
+    with pytest.raises(TranslationError):
+        translate_po("other.po", shout)

@@ -350,3 +350,11 @@ def test_hostile_xml():
     assert translate_markup(bomb, "xml", identity) == bomb
     deep = "<r>" * N + "a <b>b</b>" + "</r>" * N
     assert translate_markup(deep, "xml", identity) == deep
+
+
+def test_a_word_does_not_stick_to_a_point_whose_brackets_the_translation_has_lost():
+    def without_brackets(texts):
+        return [("Der Hund im Garten", [(0, 0), (1, 1), (4, 3)]) for _ in texts]
+
+    found = translate_markup("The dog (<code>x</code>) sleeps in the garden", "html", without_brackets)
+    assert re.search(r"\w <code>x</code> \w", found) and found.count("<code>x</code>") == 1

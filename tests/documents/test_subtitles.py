@@ -67,6 +67,8 @@ def test_the_lines_of_a_cue_are_one_text_and_those_of_a_dialogue_are_not():
         ("{\\an8}a <font color='x y'>b</font>", "{\\an8}<font color='x y'>b</font> a"),
         ("a b <i>c d", "b a <i>d c"),
         ("R&B &lt;i&gt; <3 a", "a <3 &lt;i&gt; R&B"),
+        ("a</p><p>b c", "c a</p><p>b"),
+        ("see <!-- that", "that <!-- see"),
     ],
 )
 def test_tags_move_with_their_words(text, expected):

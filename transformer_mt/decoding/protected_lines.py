@@ -106,7 +106,7 @@ class _Line:
     @property
     def fragments(self) -> list[tuple[str, str]]:
         """What is translated separately, and the prefix of each translation."""
-        if self.prefix:
+        if self.prefix.strip():
             return [(self.line, self.prefix)]
         cores = [self._edges(number)[1] for number in range(0, len(self.parts), 2)]
         return [(self.tag + core, "") for core in cores if core]
@@ -123,7 +123,7 @@ class _Line:
 
     def joined(self, translations: Iterator[Translation]) -> Translation:
         """Join the translations of its fragments and its protected texts."""
-        if self.prefix:
+        if self.prefix.strip():
             return next(translations)
         source, text, used, pairs = "", "", list[Translation](), list[tuple[int, int]]()
         num_of_tag = len(split_units(self.tag, self.spaced[0]))
@@ -140,7 +140,9 @@ class _Line:
             elif number % 2:
                 pairs.append((num_of_tag + places[0], places[1]))
             source, text = source + part, text + before + core + after
-        start, end = source[: len(source) - len(source.lstrip())], source[len(source.rstrip()) :]
+        # One of the spaces after a tag belongs to the tag.
+        around_tag = self.tag[: len(self.tag) - len(self.tag.lstrip())] + self.tag[len(self.tag.rstrip()) + 1 :]
+        start, end = around_tag + source[: len(source) - len(source.lstrip())], source[len(source.rstrip()) :]
         return Translation(
             in_one_line(start) + " ".join(text.split()) + in_one_line(end),
             sum(best.score for best in used),

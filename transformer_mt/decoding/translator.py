@@ -164,7 +164,8 @@ class Translator(ModelOfText):
                 "sampling=false, or translate an export with the engine ctranslate2"
             )
         translate = partial(self._translated, decoding=decoding, terms=searched)
-        protects = decoding.protect == "always" or (decoding.protect == "auto" and self._protection.has_pieces)
+        is_expected = self._protection.has_pieces or decoding.protect_pattern is not None
+        protects = decoding.protect == "always" or (decoding.protect == "auto" and is_expected)
         if not protects and not hidden:
             return translate(lines, prefixes or [], numbers, wanted)
         protection = replace(self._protection, pattern=decoding.protect_pattern, terms=hidden, only_terms=not protects)

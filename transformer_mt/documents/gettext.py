@@ -1,5 +1,7 @@
 """Translates catalogues of gettext (.po): fills empty translations, and marks them as fuzzy."""
 
+import re
+
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.documents.markup import Translate
 
@@ -9,6 +11,9 @@ except ModuleNotFoundError:
     raise TranslationError("polib, which reads .po files, is not installed: `python -m pip install polib`") from None
 
 
+_BROKEN = re.compile(r'^(?:msg\S+\s*)?"(?:[^"\\\n]|\\.)*$', re.MULTILINE)
+
+
 def translate_po(text: str, translate: Translate) -> str:
     """Translate the messages of a .po file that have no translation, and mark them as fuzzy, which means unchecked.
 
@@ -16,8 +21,11 @@ def translate_po(text: str, translate: Translate) -> str:
     header, comments, obsolete entries, and entries with a translation stay. Raises TranslationError, with the line, if
     the text is no catalogue.
     """
+    if broken := _BROKEN.search(text):
+        line = text.count("\n", 0, broken.start()) + 1
+        raise TranslationError(f"line {line}: the text has no closing quotation mark; correct it")
     try:
-        catalogue = polib.pofile(text)
+        catalogue = polib.pofile(text + "\n")  # with a line end, it is never taken for the name of a file
     except OSError as error:
         raise TranslationError(f"this is no catalogue of gettext: {error}") from None
     entries = [e for e in catalogue if not (e.obsolete or e.msgstr or any(e.msgstr_plural.values()))]

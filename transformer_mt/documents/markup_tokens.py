@@ -103,7 +103,8 @@ class _HtmlReader(HTMLParser):
         self.found.append((self.lines[line - 1] + column, token))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add(Token("point" if tag in _VOID else "open", tag, is_kept=("translate", "no") in attrs))
+        is_kept = any(name == "translate" and (value or "").lower() == "no" for name, value in attrs)
+        self._add(Token("point" if tag in _VOID else "open", tag, is_kept=is_kept))
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._add(Token("point", tag))

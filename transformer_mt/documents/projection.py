@@ -187,28 +187,33 @@ def _written(projection: _Projection, text: str) -> Iterator[str]:
     waiting, end = list[Node | str](), 0
     for item in [*projection.in_order(), (len(text), len(text))]:
         if isinstance(item, tuple):
-            yield from _between(waiting, text[end : item[0]], is_first=end == 0, is_last=item[0] == len(text))
+            around = text[:end][-1:].isalnum(), text[item[0] :][:1].isalnum()
+            yield from _between(waiting, text[end : item[0]], around, is_first=end == 0, is_last=item[0] == len(text))
             yield _escaped(text[slice(*item)])
             waiting, end = [], item[1]
         else:
             waiting.append(item)
 
 
-def _between(items: Sequence[Node | str], space: str, *, is_first: bool, is_last: bool) -> list[str]:
+def _between(
+    items: Sequence[Node | str], space: str, around: tuple[bool, bool], *, is_first: bool, is_last: bool
+) -> list[str]:
     """What stands between two atoms. `space` is the white space between them in the translation.
 
-    It goes after close tags and before open tags. White space beside a point is as in the source.
+    It goes after close tags and before open tags. White space beside a point is as in the source; but there is also one
+    where the source has a mark beside the point, such as a bracket, and the translation a letter: see `around`.
     """
     is_due = bool(space) and not any(isinstance(item, Node) and item.is_wide for item in items)
     written = list[str]()
     for item in items:
         if isinstance(item, Node):
             beside = space or " " * (item.is_wide or is_first or is_last)
-            if item.space_before and not is_first and not (written and written[-1].isspace()):
+            lost = [is_marked and is_letter for is_marked, is_letter in zip(item.is_marked, around, strict=True)]
+            if (item.space_before or lost[0]) and not is_first and not (written and written[-1].isspace()):
                 written.append(beside)
                 is_due = False
             written.append(item.opening)
-            if item.space_after and not is_last:
+            if (item.space_after or lost[1]) and not is_last:
                 written.append(beside)
             is_due = is_due and not item.space_after
         else:

@@ -34,6 +34,8 @@ class Node:
     space_before: bool = False
     """Whether white space stands before a point."""
     space_after: bool = False
+    is_marked: tuple[bool, bool] = (False, False)
+    """Whether a mark, such as a bracket, stands directly before a point, and directly after it."""
 
 
 @dataclass
@@ -122,7 +124,12 @@ class _Reader:
             self.segment.tail = self.trailing
 
     def _add_text(self, text: str) -> None:
-        self.last_point.space_after, self.last_point = text[0].isspace(), Node(-1)
+        is_mark = not text[0].isspace() and not text[0].isalnum()
+        self.last_point.space_after, self.last_point.is_marked = (
+            text[0].isspace(),
+            (self.last_point.is_marked[0], is_mark),
+        )
+        self.last_point = Node(-1)
         if not self.length:
             if self.after_space:  # else a point is before it
                 self.segment.head += text[: len(text) - len(text.lstrip())]
@@ -137,6 +144,8 @@ class _Reader:
         is_wide = any(token.kind != "close" and token.name != "wbr" and token.raw[:4] != "<!--" for token in inside)
         raw = "".join(token.raw for token in tokens)
         self.last_point = Node(parent, raw, "", self.length, self.length, is_wide, self.after_space)
+        last = self.parts[-1][-1] if self.parts else " "
+        self.last_point.is_marked = (not last.isspace() and not last.isalnum(), False)
         self.nodes.append(self.last_point)
         self.after_space = False
         if is_wide:

@@ -24,7 +24,9 @@ def translate_srt(text: str, translate: Translate, languages: tuple[str, str] = 
     words. If each line begins with a dash, a speaker's line is a text of its own. A file without cues stays as it is.
     """
     cues = [_texts(match["text"]) for match in _CUE.finditer(text)]
-    sources = [" ".join(lines).replace("&", "&amp;") for texts in cues for lines in texts]
+    # Only these are tags of subtitles. All else, as an arrow <- or a comment, is text.
+    plain = [" ".join(lines).replace("&", "&amp;") for texts in cues for lines in texts]
+    sources = [re.sub(r"<(?!/?(?:b|i|u|s|font)\b)", "&lt;", text) for text in plain]
     page = "".join(f"<p>{source}</p>" for source in sources)
     found = iter(re.findall("<p>(.*?)</p>", translate_markup(page, "html", translate, languages), re.DOTALL))
     pieces, end = list[str](), 0

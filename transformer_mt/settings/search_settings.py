@@ -78,8 +78,8 @@ class DecodingConfig(Section):
     written as the line was."""
     protect: Literal["auto", "always", "never"] = "auto"
     """Whether URLs, e-mail addresses, placeholders such as {name} and %s, words with digits such as v1.2, and what
-    protect_pattern finds come back unchanged. auto: if the model was trained with training.modifiers.protect. With
-    always, a model without it translates the texts between them separately."""
+    protect_pattern finds come back unchanged. auto: if the model was trained with training.modifiers.protect, or if
+    there is a protect_pattern. A model that was not translates the texts between them separately."""
     protect_pattern: Text | None = None
     """A regular expression of Python that finds further texts to protect."""
     tokens_per_batch: Tokens | Literal["auto"] = "auto"
@@ -105,9 +105,11 @@ class DecodingConfig(Section):
                 f"n_best={self.n_best} is more than mbr_candidates={self.mbr_candidates}: raise mbr_candidates"
             )
         try:
-            re.compile(self.protect_pattern or "")
+            re.compile(f"x|(?:{self.protect_pattern or ''})")  # as it is used: no flags for all of it
         except re.error as error:
             raise ValueError(f"protect_pattern={self.protect_pattern} is no regular expression: {error}") from None
+        if self.protect_pattern and self.protect == "never":
+            raise ValueError("protect_pattern has no effect with protect=never: leave one of them out")
         if self.mbr_candidates == 1:
             raise ValueError("mbr_candidates=1 leaves nothing to choose from: set 2 or more, such as 32, or 0")
         if self.sampling and self.coverage_penalty:

@@ -16,13 +16,16 @@ KEEP = tuple(f"<keep{number}>" for number in range(1, 10))
 """The pieces that stand for protected texts."""
 _KEEP = re.compile("<keep[1-9]>")
 
-_URL = r"[^\s<>\"]*[^\s<>\".,;:!?)\]}'\u2019]"  # it does not end in a punctuation mark
+# The rest of an address. It has brackets only in pairs, and does not end in a punctuation mark. It ends before wide
+# marks, and where Chinese or Japanese follows without a space.
+_PART = r"[^\s<>\"()\u3000-\u303f\u3040-\u30ff\u3400-\u9fff\uff00-\uffef]"
+_URL = rf"(?:{_PART}|\({_PART}*+\))*(?:(?![.,;:!?\]}}'\u2019]){_PART}|\({_PART}*+\))"
 _PROTECTED = (
     _KEEP.pattern,  # so that nothing in a text is taken for a piece
-    rf"(?:https?|ftp)://{_URL}|www\.{_URL}",
-    r"[\w.+-]*[\w+-]@[\w-]+(?:\.[\w-]+)+",  # an e-mail address
-    r"\{\{[^{}]*\}\}|\$?\{[\w.:,!\[\]-]*\}",  # {{count}}, {name}, ${HOME}, {0:d}
-    r"%\(\w+\)[a-z]|%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdifuxXeEgGc](?![^\W_])",  # %(name)s, %s, %1$s, %.2f
+    rf"(?i:(?:https?|ftp)://|www\.){_URL}",
+    r"(?<![\w.+-])[\w.+-]++(?<!\.)@[\w-]++(?:\.[\w-]+)+",  # an e-mail address
+    r"\{\{[^{}]*\}\}|\$?\{ ?[\w.:,!\[\]-]* ?\}",  # {{count}}, {name}, ${HOME}, {0:d}
+    r"%\(\w+\)[a-z]|%(?:\d+\$)?[-+#0]*+\d*+(?:\.\d+)?l?[sdifuxXeEgGc](?![^\W_])",  # %(name)s, %s, %1$s, %.2f
     r"\$[A-Za-z_]\w*",  # $HOME
     r"(?<![A-Za-z0-9_\u00c0-\u024f-])[A-Z]{1,6}-\d[A-Za-z0-9_-]*",  # ISO-9001
     r"(?<![A-Za-z0-9_\u00c0-\u024f-])[A-Za-z_]+\d[A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*",  # x86_64, v1.2
@@ -48,10 +51,15 @@ class Hidden:
 
     def hide(self, translation: str) -> str:
         """Put the pieces for the targets into a translation that has some of them."""
-        for piece, target in zip(KEEP, self.targets, strict=False):
-            whole = rf"(?<!{IN_WORD}){re.escape(target)}(?!{IN_WORD})"
-            translation = re.sub(whole, piece, translation, count=1)
-        return translation
+        free = dict(zip(KEEP, self.targets, strict=False))
+        longest_first = sorted({*self.targets}, key=len, reverse=True)
+        whole = rf"(?<!{IN_WORD})(?:{'|'.join(map(re.escape, longest_first))})(?!{IN_WORD})"
+
+        def piece_of(match: re.Match[str]) -> str:
+            piece = next((piece for piece, target in free.items() if target == match[0]), None)
+            return match[0] if piece is None else (free.pop(piece) and piece)
+
+        return re.sub(whole, piece_of, translation)
 
 
 def numbers_after_filling(text: str, originals: Sequence[str], *, spaced: bool) -> list[int]:
@@ -88,8 +96,9 @@ class Protection:
         """Split a text; the results with odd numbers, from 0, are protected. Their join is the text."""
         found, end = list[str](), 0
         for match in self._regex.finditer(text):
-            # A tab would split a column of the output.
-            if match[0] not in self._symbols and match[0].strip() and match[0].isprintable():
+            # A tab would split a column of the output, and a line end a line.
+            is_in_a_line = "\t" not in match[0] and len(match[0].splitlines()) == 1
+            if match[0] not in self._symbols and match[0].strip() and is_in_a_line:
                 found += [text[end : match.start()], match[0]]
                 end = match.end()
         return [*found, text[end:]]
