@@ -27,7 +27,7 @@ from transformer_mt.preparing.data_files import write_encoded
 from transformer_mt.text.tokenizer import Tokenizer
 
 ENGLISH, GERMAN = [*text.ENGLISH, *of_syllables(seed=3)], [*text.GERMAN, *of_syllables(seed=4)]
-UNLIMITED = {"longest": 2**40, "total": 2**60}
+UNLIMITED = {"longest": 2**40, "total": (2**60, 2**60)}
 ALGORITHMS = ["bpe", "unigram"]
 DRAWS = 20_000
 
@@ -163,16 +163,16 @@ def test_what_has_no_room_keeps_its_pieces_and_the_rest_is_drawn_as_ever(tokeniz
     grown = [np.diff(side.offsets) for side in (free.source, free.target)]
     longest = generator.integers(max(map(np.max, lengths)), max(map(np.max, grown)))
     total = generator.integers(max(map(np.sum, lengths)), max(map(np.sum, grown)))
-    for room in ({"longest": longest}, {"total": total}, {"longest": longest, "total": total}):
+    for room in ({"longest": longest}, {"total": (total, total)}, {"longest": longest, "total": (total, total)}):
         limited = draw(sampler, corpus, pairs, **room)
         kept = 0
         for ours, wild, best in [
             (limited.source, free.source, corpus.source),
             (limited.target, free.target, corpus.target),
         ]:
-            assert len(ours.ids) <= room.get("total", 2**60)
+            assert len(ours.ids) <= room.get("total", UNLIMITED["total"])[0]
             assert np.diff(ours.offsets).max() <= room.get("longest", 2**60)
-            spare = room.get("total", 2**60) - sum(len(sentences(best)[pair]) for pair in pairs)
+            spare = room.get("total", UNLIMITED["total"])[0] - sum(len(sentences(best)[pair]) for pair in pairs)
             for found, wanted, pair in zip(sentences(ours), sentences(wild), pairs, strict=True):
                 least = sentences(best)[pair]
                 fits = len(wanted) <= room.get("longest", 2**60) and len(wanted) - len(least) <= spare
@@ -188,7 +188,7 @@ def test_batches_cut_by_the_budget_have_room_for_nineteen_of_twenty_sentences(to
     assert budget < 2000
     drawn = kept = 0
     for number, pairs in enumerate(epoch_batches(corpus, budget, 1, 0)):
-        room = {"longest": 2000 // len(pairs), "total": 2000}
+        room = {"longest": 2000 // len(pairs), "total": (2000, 2000)}
         sampled = draw(sampler, corpus, pairs, batch=number, **room)
         batch = collate(sampled, np.arange(len(sampled)))
         assert len(pairs) * max(batch.source_BS.shape[1], batch.labels_BT.shape[1]) <= 2000

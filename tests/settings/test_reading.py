@@ -63,11 +63,15 @@ def test_every_configuration_loads_and_survives_being_written(path, tmp_path):
 
 
 def test_a_configuration_of_a_former_version_loads_where_its_settings_changed_nothing(load):
-    former = "training: {r_drop: 0.0, on_failed_save: stop, seed: 7}\nfilters: {source_script: null, min_length: 0}\n"
+    former = (
+        "training: {r_drop: 0.0, modifiers: {upper_case: 0.0, typos: 0.0}, on_failed_save: stop, seed: 7}\n"
+        "filters: {source_script: null, min_length: 0}\n"
+    )
     corpus = "  source_language: en", "  subset: null\n  source_language: en"
     assert load(more=former, change=corpus) == load("training.seed=7")
     for wrong in (
         "training: {r_drop: 5.0}\n",
+        "training: {modifiers: {upper_case: 0.1}}\n",
         "training: {on_failed_save: continue}\n",
         "filters: {source_script: Latn}\n",
     ):

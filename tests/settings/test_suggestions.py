@@ -37,8 +37,6 @@ def keys(kind: str) -> set[str]:
         ("filters.min_length", ["min_characters"]),
         ("training.warmup_stpes", ["warmup_steps"]),
         # The modifiers of OpusTrainer.
-        ("training.modifiers.UpperCase", ["upper_case"]),
-        ("training.modifiers.TitleCase", ["title_case"]),
         ("training.modifiers.RemoveEndPunct", ["remove_end_punct"]),
         ("training.modifiers.typo", ["typos"]),
         ("modifiers", ["training.modifiers"]),
@@ -63,6 +61,8 @@ def test_the_key_that_was_meant_is_named(path, keys):
         ("training.batch_size", "batch_size"),
         ("corpus.dataset", "dataset"),
         ("training.on_failed_save", "on_failed_save"),
+        ("training.modifiers.UpperCase", "uppercase"),
+        ("training.modifiers.title_case", "title_case"),
     ],
 )
 def test_what_has_no_key_of_its_own_is_explained(path, name):

@@ -247,7 +247,7 @@ def test_subword_sampling_leaves_pieces_alone_that_no_merge_makes(tmp_path):
     write_encoded(tmp_path / "train", zip(ids, ids, strict=True), 330, 330)
     sampler, corpus = SubwordSampler(tokenizer, "bpe", 0.5), EncodedCorpus.load(tmp_path / "train")
     for step in range(20):
-        found = sampler.sampled(corpus, np.array([0]), seed=1, step=step, batch=0, longest=99, total=99)
+        found = sampler.sampled(corpus, np.array([0]), seed=1, step=step, batch=0, longest=99, total=(99, 99))
         assert tokenizer.decode_target(found.source.ids.tolist()) == "<2\u00f8> the old dog"
 
 

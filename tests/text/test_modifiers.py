@@ -9,7 +9,6 @@ from helpers.thorough import thorough
 
 from transformer_mt.text.modifiers import (
     modified,
-    noise,
     symbols_in,
     title_case,
     upper_case,
@@ -21,7 +20,6 @@ from transformer_mt.text.protection import KEEP
 from transformer_mt.text.tokenizer import Tokenizer
 
 SYMBOLS = re.compile("(<2de>|<name>|<n>)")
-ALL = ("upper_case", "title_case", "typos", "remove_end_punct", "noise")
 TAGGED = "<2de> <name> met 3 friends of <name>, aged 17b and 20."
 
 
@@ -95,33 +93,18 @@ def test_words_with_digits_or_symbols_have_no_typos():
         assert with_typos(text, SYMBOLS, random, 0.9) == text
 
 
-def test_noise_is_one_text_of_letters_of_the_pair_after_the_tag():
-    random, seen = Random(3), set()
-    for _ in range(200):
-        source, target = noise("<2de> Ab 1!", "<n> xy.", SYMBOLS, random)
-        assert source == f"<2de> {target}" and set(target) <= set("Ab1xy ")
-        assert 2 <= len(target.split(" ")) <= 5 and all(1 <= len(word) <= 4 for word in target.split(" "))
-        seen.add(target)
-    assert len(seen) > 150
-    assert noise("<2de> ...", "?", SYMBOLS, random) == ("<2de> ...", "?")
-
-
-@pytest.mark.parametrize("names", [ALL, ALL[:4], ALL[:3]])
-def test_symbols_are_never_changed(names):
-    random = Random(4)
+def test_symbols_are_never_changed():
+    random, names = Random(4), ("typos", "remove_end_punct")
     for _ in range(100):
         source, target = modified(names, TAGGED, "Er traf <n> Freunde.", SYMBOLS, random, spaced=True)
         assert source.startswith("<2de> <name>")
-        if "noise" not in names:
-            assert SYMBOLS.findall(source) == SYMBOLS.findall(TAGGED) and SYMBOLS.findall(target) == ["<n>"]
+        assert SYMBOLS.findall(source) == SYMBOLS.findall(TAGGED) and SYMBOLS.findall(target) == ["<n>"]
 
 
 def test_both_sides_stay_in_step():
     def pair(name, source, target, spaced=True):
         return modified({name}, source, target, SYMBOLS, Random(5), spaced=spaced)
 
-    assert pair("upper_case", "a b.", "c d.") == ("A B.", "C D.")
-    assert pair("title_case", "a b.", "c d.") == ("A B.", "C D.")
     assert pair("remove_end_punct", "a b.", "c d!") == ("a b", "c d")
     assert pair("remove_end_punct", "a b.", "c d") == ("a b.", "c d")
     assert pair("remove_end_punct", "a b", "c d.") == ("a b", "c d.")

@@ -177,7 +177,7 @@ def tensors_on(device: torch.device, batch: Any) -> dict[str, Any]:
 
 def ordered_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[Batch]:
     """Yield every pair once, shortest first, for validation. Raises ConfigError as `epoch_batches` does."""
-    for pairs in sorted_batches(corpus, np.arange(len(corpus)), tokens_per_batch):
+    for pairs in _sorted_batches(corpus, np.arange(len(corpus)), tokens_per_batch):
         yield collate(corpus, pairs)
 
 
@@ -214,7 +214,7 @@ def epoch_batches(
     ends = array("q", [0])
     for start in range(0, len(shuffled), pool_size):
         pool = shuffled[start : start + pool_size]
-        in_order = sorted_batches(corpus, pool.astype(np.int64), tokens_per_batch)
+        in_order = _sorted_batches(corpus, pool.astype(np.int64), tokens_per_batch)
         pool[:] = np.concatenate(in_order)
         ends.extend(accumulate(map(len, in_order[1:]), initial=ends[-1] + len(in_order[0])))
     return BatchOrder(shuffled, np.array(ends), random.permutation(len(ends) - 1))
@@ -253,7 +253,7 @@ def _padded(text: Text, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.boo
     return ids_BT, real_BT
 
 
-def sorted_batches(corpus: EncodedCorpus, pairs: Pairs, tokens_per_batch: int) -> list[Pairs]:
+def _sorted_batches(corpus: EncodedCorpus, pairs: Pairs, tokens_per_batch: int) -> list[Pairs]:
     """Sort the pairs by length, and cut them into the largest batches that `tokens_per_batch` allows."""
     source_lengths, target_lengths = corpus.source.lengths(pairs), corpus.target.lengths(pairs)
     longer = np.maximum(source_lengths, target_lengths)

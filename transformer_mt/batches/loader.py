@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from transformer_mt.base.errors import ConfigError
-from transformer_mt.batches.batching import BatchOrder, Pairs, Stage, collate, epoch_batches, sorted_batches
+from transformer_mt.batches.batching import BatchOrder, Pairs, Stage, collate, epoch_batches
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.packing import MicroBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
 
@@ -105,41 +105,25 @@ class Loader:
             del batches  # before the next order is made
 
     def batch(self, pairs: Pairs, step: int, number: int) -> MicroBatch:
-        """The batch of these pairs, unless it `regroups`."""
-        assert not self.regroups, "there may be several batches"
-        return self.batches(pairs, step, number)[0]
-
-    def batches(self, pairs: Pairs, step: int, number: int) -> list[MicroBatch]:
-        """The batch of these pairs; or, if it `regroups`, one or more.
-
-        What the sampler changes depends on the seed, the update and the number of the batch in it.
-        """
-        if self.sampler is None or not len(pairs):
-            return [self._collated(self.corpus, pairs)]
-        if self.regroups:
-            longest, total = self.tokens_per_batch, 2**62
-        elif self.layout == "padded":
-            longest, total = self.tokens_per_batch // len(pairs), self.tokens_per_batch
-        else:
-            longest, total = self._shape.max_length, min(self._shape.source_room, self._shape.target_room)
-        longest = min(longest, self.max_positions)
-        corpus = self.sampler.sampled(
-            self.corpus, pairs, seed=self.seed, step=step, batch=number, longest=longest, total=total
-        )
-        rows = np.arange(len(pairs))
-        # A batch may grow by a quarter before it is split, because a small second batch takes longer than that.
-        groups = sorted_batches(corpus, rows, self.tokens_per_batch * 5 // 4) if self.regroups else [rows]
-        return [replace(self._collated(corpus, group), pairs_B=torch.from_numpy(pairs[group])) for group in groups]
-
-    @property
-    def regroups(self) -> bool:
-        """Whether long sentences that the sampler has made may get padded batches of their own."""
-        return self.layout == "padded" and self.sampler is not None and self.sampler.regroups
-
-    def _collated(self, corpus: EncodedCorpus, rows: Pairs) -> MicroBatch:
+        """The batch of these pairs. What the sampler changes depends on the seed, the update and the batch's number."""
+        corpus, rows = self.corpus, pairs
+        if self.sampler is not None and len(pairs):
+            if self.layout == "padded":
+                room = int(self.tokens_per_batch * self.sampler.stretch)
+                longest, total = room // len(pairs), (room, room)
+            else:
+                longest, total = self._shape.max_length, (self._shape.source_room, self._shape.target_room)
+            longest = min(longest, self.max_positions)
+            corpus = self.sampler.sampled(
+                corpus, pairs, seed=self.seed, step=step, batch=number, longest=longest, total=total
+            )
+            rows = np.arange(len(pairs))
+        batch: MicroBatch
         if self.layout == "padded":
-            return collate(corpus, rows)
-        return collate_packed(corpus, rows, self._shape.for_part(corpus, rows))
+            batch = collate(corpus, rows)
+        else:
+            batch = collate_packed(corpus, rows, self._shape.for_part(corpus, rows))
+        return replace(batch, pairs_B=torch.from_numpy(pairs))
 
     @cached_property
     def _shape(self) -> PackedShape:
@@ -147,7 +131,7 @@ class Loader:
 
     @cached_property
     def _budget_to_fill(self) -> int:
-        if self.sampler is None or self.regroups:
+        if self.sampler is None or (self.layout == "padded" and self.sampler.stretch > 1):
             return self.tokens_per_batch
         return self.sampler.budget(self.corpus, self.tokens_per_batch)
 

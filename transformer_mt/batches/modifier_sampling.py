@@ -1,4 +1,4 @@
-"""Changes the text of training pairs each time training reads them: capitals, typos, missing full stops, noise."""
+"""Changes the text of training pairs each time training reads them: typos, missing full stops, words to copy."""
 
 from collections.abc import Sequence
 from random import Random
@@ -19,7 +19,7 @@ _MARGIN = 1.5  # room for this many times the mean growth, because some batches 
 class ModifierSampler:
     """Draws which pairs are modified, and how. `spaced` says of each corpus whether its source language has spaces."""
 
-    regroups = True  # a sentence in capitals has twice the pieces, and would double the padding of its batch
+    stretch = 1.25  # a padded batch may get this many times its positions, so that hardly a sentence has no room
 
     def __init__(self, tokenizer: Tokenizer, shares: ModifiersConfig, spaced: Sequence[bool]) -> None:
         self._tokenizer, self._spaced, self._symbols = tokenizer, spaced, symbols_in(tokenizer)
@@ -34,16 +34,16 @@ class ModifierSampler:
         step: int,
         batch: int,
         longest: int,
-        total: int,
+        total: tuple[int, int],
     ) -> EncodedCorpus:
         """Return these pairs, some of them modified, numbered from 0.
 
         The result is a pure function of the arguments. A pair keeps its text if a side of it would have more than
-        `longest` pieces, or if all sentences of this side together would have more than `total`.
+        `longest` pieces, or if all sentences of this side together would have more than `total`: (source, target).
         """
         sides = sentences_of(corpus.source, pairs), sentences_of(corpus.target, pairs)
         rows, *encoded = self._modified(corpus, pairs, sides, Random(f"{seed} {step} {batch}"))
-        spare = [total - sum(map(len, side)) for side in sides]
+        spare = [most - sum(map(len, side)) for side, most in zip(sides, total, strict=True)]
         for row, *pair in zip(rows, *encoded, strict=True):
             growth = [len(new) - len(side[row]) for new, side in zip(pair, sides, strict=True)]
             if max(map(len, pair)) <= longest and all(more <= room for more, room in zip(growth, spare, strict=True)):
@@ -58,7 +58,7 @@ class ModifierSampler:
         It is at least the length of the longest sentence of the corpus.
         """
         pairs = np.linspace(0, len(corpus) - 1, min(_SAMPLE, len(corpus))).astype(np.int64)
-        grown = self.sampled(corpus, pairs, seed=0, step=0, batch=0, longest=2**62, total=2**62)
+        grown = self.sampled(corpus, pairs, seed=0, step=0, batch=0, longest=2**62, total=(2**62, 2**62))
         sides = (corpus.source, grown.source), (corpus.target, grown.target)
         growth = max(after.num_tokens / int(before.lengths(pairs).sum()) - 1 for before, after in sides)
         longest = max(corpus.source.longest, corpus.target.longest)

@@ -41,7 +41,7 @@ class SubwordSampler:
     0.1 it becomes 1.18 times as long.
     """
 
-    regroups = False  # all sentences grow by about the same share
+    stretch = 1.0  # a padded batch gets no more positions than it may have: `budget` leaves room
 
     def __init__(self, tokenizer: Tokenizer, algorithm: Literal["bpe", "unigram"], alpha: float) -> None:
         assert 0 < alpha < 1
@@ -59,16 +59,17 @@ class SubwordSampler:
         step: int,
         batch: int,
         longest: int,
-        total: int,
+        total: tuple[int, int],
     ) -> EncodedCorpus:
         """Return these pairs in sampled pieces, numbered from 0. EOS stays.
 
         The result is a pure function of the arguments. A sentence keeps the pieces of the corpus if sampling would give
-        it more than `longest` pieces, or its side more than `total`. This does not change the other sentences' pieces.
+        it more than `longest` pieces, or its side more than `total`: (source, target). This does not change the pieces
+        of the other sentences.
         """
         random = Random(f"{seed} {step} {batch}")  # Python hashes this text the same in every process
-        source = self._source.sampled(corpus.source, pairs, longest, total, random)
-        return EncodedCorpus(source, self._target.sampled(corpus.target, pairs, longest, total, random))
+        source = self._source.sampled(corpus.source, pairs, longest, total[0], random)
+        return EncodedCorpus(source, self._target.sampled(corpus.target, pairs, longest, total[1], random))
 
     def budget(self, corpus: EncodedCorpus, tokens_per_batch: int) -> int:
         """Return a size for batches before sampling with which 19 of 20 sentences then fit into `tokens_per_batch`.
@@ -77,7 +78,7 @@ class SubwordSampler:
         """
         pairs = np.linspace(0, len(corpus) - 1, min(_SAMPLE, len(corpus))).astype(np.int64)
         unlimited = 2**62
-        grown = self.sampled(corpus, pairs, seed=0, step=0, batch=0, longest=unlimited, total=unlimited)
+        grown = self.sampled(corpus, pairs, seed=0, step=0, batch=0, longest=unlimited, total=(unlimited, unlimited))
         growth, longest = 1.0, 1
         for before, after in ((corpus.source, grown.source), (corpus.target, grown.target)):
             grown_by = after.lengths(np.arange(len(pairs))) / before.lengths(pairs)

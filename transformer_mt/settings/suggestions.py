@@ -35,9 +35,12 @@ def _tables() -> dict[str, Any]:
 def remove_former_keys(values: dict[str, Any]) -> None:
     """Remove settings of former versions from a configuration, if their values are what the program does now."""
     for key, value in _tables()["removed"].items():
-        section, name = key.split(".")
-        if isinstance(values.get(section), dict) and values[section].get(name, ...) == value:
-            del values[section][name]
+        *sections, name = key.split(".")
+        found: Any = values
+        for section in sections:
+            found = found.get(section) if isinstance(found, dict) else None
+        if isinstance(found, dict) and found.get(name, ...) == value:
+            del found[name]
 
 
 @cache

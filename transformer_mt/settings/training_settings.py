@@ -38,16 +38,12 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 class ModifiersConfig(Section):
     """Changes of the training text, each in a share of the pairs, so that the model also translates text as people
-    write it. The pairs are chosen anew each time training reads them. OpusTrainer has the same modifiers; the examples
-    are Mozilla's values for the models of Firefox. Tags and tokenizer.user_symbols never change."""
+    write it. The pairs are chosen anew each time training reads them. The examples of typos and remove_end_punct are
+    Mozilla's values for the models of Firefox. Tags and tokenizer.user_symbols never change."""
 
     protect: Share = 0.0
     """One to three words that are equal on both sides become pieces <keep1> to <keep9>, for example 0.2. `prepare` adds
     these pieces to the tokenizer. The model learns to copy them, and decoding.protect uses them."""
-    upper_case: Share = 0.0
-    """Both sides in capital letters (OpusTrainer's UpperCase), for example 0.07."""
-    title_case: Share = 0.0
-    """A capital at the beginning of each word, on both sides (OpusTrainer's TitleCase), for example 0.05."""
     typos: Share = 0.0
     """Typos in a tenth of the words of the source, and at least in one (OpusTrainer's Typos), for example 0.05: two
     letters swapped, a letter missing, doubled or replaced, or a space missing. Languages without spaces between words,
@@ -55,9 +51,6 @@ class ModifiersConfig(Section):
     remove_end_punct: Share = 0.0
     """No full stop or other end of a sentence on either side, if both have one (Mozilla's RemoveEndPunct), for example
     0.2."""
-    noise: Share = 0.0
-    """Instead of the pair, the same few random letters on both sides, so that the model learns to copy what it does not
-    know (OpusTrainer's Noise), for example 0.0005."""
 
 
 class TrainingConfig(Section):
@@ -103,7 +96,7 @@ class TrainingConfig(Section):
     left out, for example 0.1 (Provilkov et al. 2020). For unigram it is the exponent of a segmentation's probability,
     for example 0.2; lower values vary the pieces more (Kudo 2018). 0: off."""
     modifiers: ModifiersConfig = ModifiersConfig()
-    """Changes of a share of the training text, such as {upper_case: 0.07, typos: 0.05}. Cannot be combined with
+    """Changes of a share of the training text, such as {typos: 0.05, remove_end_punct: 0.2}. Cannot be combined with
     subword_sampling."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "cooldown"] = "inverse_sqrt"
     """The learning rate after warm-up. inverse_sqrt: falls with 1/sqrt(step), as in the paper; linear: falls in a

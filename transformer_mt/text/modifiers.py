@@ -13,7 +13,6 @@ Symbols = re.Pattern[str]
 """Matches each symbol that the tokenizer keeps whole, such as a tag, in a group of its own."""
 
 TYPO_SHARE = 0.1  # of the words of a line with typos, as in OpusTrainer
-_NUM_WORDS, _NUM_LETTERS = (2, 5), (1, 4)  # of noise: the least and the most words, and letters of a word
 _WHOLE_WORD = re.compile(r"[^\W_](?:\S*[^\W_])?")  # without marks before and after it
 _FIRST_LETTER = re.compile(r"(?<!\S)([^\w\s]*)([^\W\d_])")
 
@@ -35,18 +34,12 @@ def modified(
     """
     if "protect" in names:
         source, target = with_kept_words(source, target, symbols, random)
-    if "upper_case" in names:
-        source, target = upper_case(source, symbols), upper_case(target, symbols)
-    if "title_case" in names:
-        source, target = title_case(source, symbols), title_case(target, symbols)
     if "typos" in names and spaced:
         source = with_typos(source, symbols, random, TYPO_SHARE)
     if "remove_end_punct" in names:
         shorter = without_end_punct(source, symbols), without_end_punct(target, symbols)
         if shorter[0] != source and shorter[1] != target:
             source, target = shorter
-    if "noise" in names:
-        source, target = noise(source, target, symbols, random)
     return source, target
 
 
@@ -87,18 +80,6 @@ def without_end_punct(text: str, symbols: Symbols) -> str:
     if shorter == last or not (shorter + "".join(before[::2])).strip():
         return text
     return "".join([*before, shorter]).rstrip()
-
-
-def noise(source: str, target: str, symbols: Symbols, random: Random) -> tuple[str, str]:
-    """Return the same few words of random letters of the pair on both sides. Symbols before the source stay there."""
-    free = "".join([*symbols.split(source)[::2], *symbols.split(target)[::2]])
-    letters = [character for character in free if character.isalnum()]
-    if not letters:
-        return source, target
-    lengths = [random.randint(*_NUM_LETTERS) for _ in range(random.randint(*_NUM_WORDS))]
-    text = " ".join(["".join(random.choices(letters, k=length)) for length in lengths])
-    leading = re.match(f"(?:{symbols.pattern}\\s*)*", source)
-    return (leading[0] if leading else "") + text, text
 
 
 def with_typos(text: str, symbols: Symbols, random: Random, share: float) -> str:

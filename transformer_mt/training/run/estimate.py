@@ -99,7 +99,7 @@ def estimate(
 def updates_of(loader: Loader) -> Iterator[list[MicroBatch]]:
     """The micro-batches of each update of a new run."""
     for step, (pairs, _) in enumerate(loader.updates(Position()), start=1):
-        yield [batch for number, part in enumerate(pairs) for batch in loader.batches(part, step, number)]
+        yield [loader.batch(part, step, number) for number, part in enumerate(pairs)]
 
 
 def trial(

@@ -148,11 +148,7 @@ class Run:
         for step, (pairs, position) in enumerate(updates, start=progress.step + 1):
             self._began = time.perf_counter()
             numbered = self._ranks.share(list(enumerate(split_evenly(pairs, self._ranks.size))))
-            batches = [batch for number, part in numbered for batch in loader.batches(part, step, number)]
-            if loader.regroups:  # every rank has the same number of them; the last ones may be empty
-                missing = self._ranks.max(len(batches)) - len(batches)
-                batches += [each for _ in range(missing) for each in loader.batches(np.empty(0, np.int64), step, 0)]
-            yield batches, position
+            yield [loader.batch(part, step, number) for number, part in numbered], position
             if position.stage > stage:
                 stage = position.stage
                 self._ranks.say(f"stage {stage + 1} of {len(loader.stages)} begins after update {step}")
