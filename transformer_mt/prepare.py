@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transformer_mt.base.errors import CorpusError, EvaluationError
+from transformer_mt.base.languages import KEEP
 from transformer_mt.base.wording import counted, cut
 from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.corpora.corpus import BadPair, Corpus
@@ -46,7 +47,7 @@ from transformer_mt.text.existing_tokenizer import (
     open_existing,
     tokenizer_warnings,
 )
-from transformer_mt.text.protection import KEEP, check_kept
+from transformer_mt.text.protection import check_kept
 from transformer_mt.text.tokenizer import Tokenizer, clean, holds_tokenizer, taken
 from transformer_mt.text.tokenizer_growth import extended
 

@@ -10,6 +10,7 @@ from helpers.untrained import write_untrained
 
 from transformer_mt import export
 from transformer_mt.base.errors import TranslationError
+from transformer_mt.base.languages import KEEP
 from transformer_mt.decoding.constrained_search import has_phrases
 from transformer_mt.decoding.engine import Sentence, Wanted
 from transformer_mt.decoding.protected_lines import translate_protected
@@ -17,7 +18,7 @@ from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.settings.text_settings import TokenizerConfig
-from transformer_mt.text.protection import KEEP, Protection
+from transformer_mt.text.protection import Protection
 from transformer_mt.text.terms import Terms
 from transformer_mt.text.tokenizer import Tokenizer
 

@@ -14,12 +14,12 @@ from helpers.untrained import write_untrained
 
 from transformer_mt import export
 from transformer_mt.base.errors import ConfigError
-from transformer_mt.base.languages import BOS, EOS
+from transformer_mt.base.languages import BOS, EOS, KEEP
 from transformer_mt.decoding.constraints import Once
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.search_settings import DecodingConfig, changed
 from transformer_mt.settings.text_settings import TokenizerConfig
-from transformer_mt.text.protection import KEEP, Protection
+from transformer_mt.text.protection import Protection
 from transformer_mt.text.tokenizer import Tokenizer
 
 SENTENCES = [source for source, _ in demo_pairs(20)]

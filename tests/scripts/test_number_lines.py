@@ -15,7 +15,9 @@ def test_every_line_has_numbers_and_the_lines_are_the_same_at_each_call():
 
 def test_the_share_of_each_kind_is_that_of_lines_with_the_same_numbers(model_dir, capsys, monkeypatch):
     found = {line: line if line.endswith("0.") else "12" for kind in KINDS for line in number_lines(kind)}
-    monkeypatch.setattr("transformer_mt.Translator.translate", lambda self, lines: [found[line] for line in lines])
+    monkeypatch.setattr(
+        "transformer_mt.Translator.translate", lambda self, lines, decoding: [found[line] for line in lines]
+    )
     main(str(model_dir))
     for kind, said in zip(KINDS, capsys.readouterr().out.splitlines(), strict=True):
         lines = number_lines(kind)

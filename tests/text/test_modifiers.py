@@ -7,6 +7,7 @@ import pytest
 from helpers.text import ENGLISH, GERMAN, settings
 from helpers.thorough import thorough
 
+from transformer_mt.base.languages import KEEP
 from transformer_mt.text.modifiers import (
     modified,
     symbols_in,
@@ -16,7 +17,6 @@ from transformer_mt.text.modifiers import (
     with_typos,
     without_end_punct,
 )
-from transformer_mt.text.protection import KEEP
 from transformer_mt.text.tokenizer import Tokenizer
 
 SYMBOLS = re.compile("(<2de>|<name>|<n>)")

@@ -1,4 +1,4 @@
-"""Language codes, the list of languages without spaces, and the ids of the four special pieces of each vocabulary."""
+"""Language codes, the list of languages without spaces, and special pieces of the vocabularies."""
 
 import re
 
@@ -26,3 +26,7 @@ def split_units(text: str, spaced: bool) -> list[str]:
 
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
+"""The ids of the four special pieces of each vocabulary."""
+
+KEEP = tuple(f"<keep{number}>" for number in range(1, 10))
+"""The pieces that stand for texts that must not be translated, in vocabularies that have them."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from transformer_mt.base.languages import BOS, EOS
+from transformer_mt.base.languages import BOS, EOS, KEEP
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.hypothesis import Hypothesis, length_penalty
 from transformer_mt.decoding.search import (
@@ -35,7 +35,6 @@ from transformer_mt.decoding.word_pieces import byte_of
 from transformer_mt.kernels.device import on_device, on_host
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.search_settings import DecodingConfig
-from transformer_mt.text.protection import KEEP
 from transformer_mt.text.terms import IN_WORD
 
 Phrase = Sequence[Sequence[int]]

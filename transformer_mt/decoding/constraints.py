@@ -2,8 +2,7 @@
 
 A sentences still searched  B sentences  W hypotheses of a sentence  T positions  V vocabulary  R rows  L pieces
 N hypotheses that end inside a character  F sentences with a forced next piece  G sequences of n pieces  m = n - 1
-K pieces that stand for protected texts
-S states: the bytes that a character still lacks; state 0 lacks none
+K pieces of protected texts  S states: the bytes that a character still lacks; state 0 lacks none
 """
 
 import math
@@ -15,10 +14,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from transformer_mt.base.languages import BOS, EOS, PAD
+from transformer_mt.base.languages import BOS, EOS, KEEP, PAD
 from transformer_mt.decoding.word_pieces import byte_of
 from transformer_mt.kernels.device import on_device
-from transformer_mt.text.protection import KEEP
 
 Rest = tuple[range, ...]
 """The bytes that a character still lacks: for each of them, its possible values."""
@@ -98,11 +96,10 @@ class Utf8:
 
 
 class Once:
-    """The pieces that stand for protected texts: a translation has each piece of its source exactly once, no others."""
+    """The pieces of protected texts: a translation has each piece of its source exactly once, and no others."""
 
     def __init__(self, pieces: Sequence[int], device: torch.device) -> None:
-        self.piece_K = on_device(pieces, device)
-        self._pieces = pieces
+        self._pieces, self.piece_K = pieces, on_device(pieces, device)
 
     @classmethod
     def of(cls, pieces: Sequence[str], device: torch.device) -> Self | None:
@@ -118,17 +115,16 @@ class Once:
     def forbid_(
         self, scores_AWV: Tensor, tokens_AWT: Tensor, wanted_AK: Tensor, room_A: Tensor, is_inside_AW: Tensor | None
     ) -> None:
-        """Set to -inf, in place, these pieces where a hypothesis has them or does not need them.
+        """Set to -inf, in place, the pieces that a hypothesis has or does not need, and its end if it lacks one.
 
-        A hypothesis that lacks some cannot end. Where it would, or if no more than these fit into the `room_A` pieces
-        before its end, one of them must come; but not inside a character.
+        Where it would end, or if only they fit into the `room_A` pieces, one must come, but not inside a character.
         """
         has_AWK = (tokens_AWT[..., None] == self.piece_K).any(dim=-2)
         lacks_AWK = wanted_AK[:, None] & ~has_AWK
         scores_AWK = scores_AWV[..., self.piece_K].masked_fill(~lacks_AWK, -math.inf)
         num_lacking_AW = lacks_AWK.sum(dim=-1)
-        must_AW = (scores_AWV[..., EOS] >= scores_AWV.amax(dim=-1)) | (num_lacking_AW >= room_A[:, None])
-        must_AW &= num_lacking_AW > 0
+        ends_AW = scores_AWV[..., EOS] >= scores_AWV.amax(dim=-1)
+        must_AW = (num_lacking_AW > 0) & (ends_AW | (num_lacking_AW >= room_A[:, None]))
         if is_inside_AW is not None:
             must_AW &= ~is_inside_AW
         scores_AWV[..., EOS].masked_fill_(num_lacking_AW > 0, -math.inf)
@@ -162,9 +158,8 @@ class Constraints:
     """
 
     once: Once | None = None
-    """The pieces of protected texts come as often as they must, unless max_length ends a translation. None: no such."""
     once_BK: Tensor | None = None
-    """Which of these pieces each sentence must have. None: none."""
+    """Which pieces of protected texts each sentence must have, unless max_length ends it. None: none."""
 
     def forbid_(self, scores_AWV: Tensor, tokens_AWT: Tensor, sentences: list[int], length: int) -> None:
         """Set the scores of forbidden pieces to -inf, in place. The next piece has number `length`, counted from 1.
@@ -195,7 +190,7 @@ class Constraints:
             scores_AWV.index_fill_(-1, self.once.piece_K, -math.inf)
         elif self.once is not None and self.once_BK is not None:
             rows_A = on_device(sentences, scores_AWV.device)
-            room_A = on_device([self.max_length[sentence] - length for sentence in sentences], scores_AWV.device)
+            room_A = on_device([self.max_length[row] - length for row in sentences], scores_AWV.device)
             self.once.forbid_(scores_AWV, tokens_AWT, self.once_BK[rows_A], room_A, is_inside_AW)
         if end_AW is not None:
             _forbid_repetition(scores_AWV, tokens_AWT[..., 1:], self.no_repeat_ngram, is_inside_AW)

@@ -9,12 +9,12 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 
 from transformer_mt.base.errors import TranslationError
-from transformer_mt.base.languages import EOS, UNK, has_spaces, short_code, split_units
+from transformer_mt.base.languages import EOS, KEEP, UNK, has_spaces, short_code, split_units
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.word_pieces import CONTINUES, WORD, units_of
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.search_settings import SplitSentences
-from transformer_mt.text.protection import KEEP, knows_pieces
+from transformer_mt.text.protection import knows_pieces
 from transformer_mt.text.sentences import split_sentences, writes_ordinals_with_stops
 from transformer_mt.text.terms import NO_SPACES, Terms
 from transformer_mt.text.tokenizer import Tokenizer

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from random import Random
 
-from transformer_mt.text.protection import KEEP
+from transformer_mt.base.languages import KEEP
 from transformer_mt.text.sentences import MARKS, WIDE_MARKS
 from transformer_mt.text.tokenizer import Tokenizer, user_symbols
 

@@ -8,12 +8,10 @@ from itertools import accumulate
 from operator import add
 
 from transformer_mt.base.errors import TokenizerError
-from transformer_mt.base.languages import UNK, split_units
+from transformer_mt.base.languages import KEEP, UNK, split_units
 from transformer_mt.text.terms import IN_WORD, Terms
 from transformer_mt.text.tokenizer import Tokenizer, user_symbols
 
-KEEP = tuple(f"<keep{number}>" for number in range(1, 10))
-"""The pieces that stand for protected texts."""
 _KEEP = re.compile("<keep[1-9]>")
 
 # The rest of an address. It has brackets only in pairs, and does not end in a punctuation mark. It ends before wide
