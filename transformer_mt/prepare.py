@@ -42,7 +42,6 @@ from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.terminal import cli
 from transformer_mt.text.existing_tokenizer import (
     check_fits,
-    check_sampling,
     check_symbols,
     open_existing,
     tokenizer_warnings,
@@ -286,7 +285,6 @@ def _existing_tokenizer(path: str, config: Config) -> Tokenizer:
     tokenizer, settings = open_existing(as_model_dir(Path(path))), config.tokenizer
     check_fits(tokenizer, settings)
     check_symbols(tokenizer, settings, config.corpus.tags)
-    check_sampling(tokenizer, settings, config.training.subword_sampling)
     check_kept(tokenizer, config.training.modifiers.protect)
     print(f"using the tokenizer {path}", flush=True)
     for warning in tokenizer_warnings(tokenizer):

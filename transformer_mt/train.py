@@ -16,7 +16,6 @@ from transformer_mt.batches.batching import stages_of
 from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
 from transformer_mt.batches.loader import BatchLayout, Loader
 from transformer_mt.batches.modifier_sampling import ModifierSampler
-from transformer_mt.batches.subword_sampling import SubwordSampler
 from transformer_mt.kernels.device import Device
 from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.settings.experiment import Config
@@ -27,7 +26,6 @@ from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
 from transformer_mt.terminal import cli
 from transformer_mt.terminal.cli import run_all_stages
-from transformer_mt.text.existing_tokenizer import check_sampling
 from transformer_mt.text.protection import check_kept
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.loop import train
@@ -215,11 +213,8 @@ def _summary(progress: Progress, metric: str) -> str:
 
 
 def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, layout: BatchLayout) -> Loader:
-    settings, algorithm = config.training, config.tokenizer.algorithm
-    sampler: SubwordSampler | ModifierSampler | None = None
-    if settings.subword_sampling and algorithm != "character":  # the settings' check rules out both together
-        sampler = SubwordSampler(tokenizer, algorithm, settings.subword_sampling)
-    elif settings.modifiers != ModifiersConfig():
+    settings, sampler = config.training, None
+    if settings.modifiers != ModifiersConfig():
         languages = [config.corpus.languages_of(text) for text in config.corpus.training_corpora]
         sampler = ModifierSampler(tokenizer, settings.modifiers, [has_spaces(source) for source, _ in languages])
     return Loader(
@@ -268,7 +263,6 @@ def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokeniz
     for change in prepared.tokenizer_changes(config.tokenizer):
         raise CorpusError(f"{data_dir} was prepared differently: {change}. Choose another data_dir, and {advice}")
     tokenizer = prepared.load_tokenizer()
-    check_sampling(tokenizer, config.tokenizer, config.training.subword_sampling)
     check_kept(tokenizer, config.training.modifiers.protect)
     return tokenizer
 

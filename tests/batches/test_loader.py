@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import islice, pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +14,9 @@ from transformer_mt.base.errors import ConfigError
 from transformer_mt.batches import loader as loader_module
 from transformer_mt.batches.batching import Pairs, collate, epoch_batches
 from transformer_mt.batches.loader import BatchLayout, Loader, Position, split_evenly
-from transformer_mt.batches.subword_sampling import SubwordSampler
+from transformer_mt.batches.modifier_sampling import ModifierSampler
 from transformer_mt.settings.text_settings import TokenizerConfig
+from transformer_mt.settings.training_settings import ModifiersConfig
 from transformer_mt.text.tokenizer import Tokenizer
 
 TOKENS_PER_BATCH = 300
@@ -141,10 +141,11 @@ class TestSplitEvenly:
         assert sorted(np.concatenate(parts).tolist()) == list(range(sum(sizes)))
 
 
-def sampler_for(tmp_path: Path, alpha: float) -> SubwordSampler:
+def sampler_for(share: float) -> ModifierSampler:
     """Of pieces learnt from the demo corpus, in which any ids of `make_corpus` are some text."""
     sources, targets = zip(*demo_pairs(300), strict=True)
-    return SubwordSampler(Tokenizer.train(sources, targets, TokenizerConfig(vocab_size=500)), "bpe", alpha)
+    tokenizer = Tokenizer.train(sources, targets, TokenizerConfig(vocab_size=500))
+    return ModifierSampler(tokenizer, ModifiersConfig(typos=share), [True])
 
 
 class TestPacked:
@@ -184,18 +185,16 @@ class TestPacked:
         batch = loader.batch(np.empty(0, np.int64), 1, 0)
         assert (batch.num_labels, int(batch.labels_N.sum())) == (0, 0)
 
-    @pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
+    @pytest.mark.parametrize("share", [0.1, 1.0])
     @pytest.mark.parametrize("tokens_per_batch", [0, 6000])
-    def test_sampled_pieces_have_room(
-        self, make_corpus: MakeCorpus, tmp_path: Path, alpha: float, tokens_per_batch: int
-    ) -> None:
+    def test_changed_pairs_have_room(self, make_corpus: MakeCorpus, share: float, tokens_per_batch: int) -> None:
         """Also where there is hardly room for the longest pair."""
         plain = self.loader(make_corpus, 400)
         longest = max(plain.corpus.source.longest, plain.corpus.target.longest)
         loader = replace(
             plain,
             tokens_per_batch=tokens_per_batch or longest + 2,  # dummies stand beside the longest
-            sampler=sampler_for(tmp_path, alpha),
+            sampler=sampler_for(share),
         )
         order = loader.order(0)
         assert sorted(np.concatenate(order).tolist()) == list(range(400))
@@ -204,11 +203,9 @@ class TestPacked:
 
 
 @pytest.mark.parametrize("layout", ["padded", "packed"])
-def test_sampled_pieces_are_a_function_of_seed_update_and_number(
-    make_corpus: MakeCorpus, tmp_path: Path, layout: BatchLayout
-) -> None:
+def test_changed_pairs_are_a_function_of_seed_update_and_number(make_corpus: MakeCorpus, layout: BatchLayout) -> None:
     corpus = make_corpus(*lognormal(300, seed=2), vocab_size=500)
-    loader = Loader(corpus, 1500, 0, seed=1, layout=layout, sampler=sampler_for(tmp_path, 0.5))
+    loader = Loader(corpus, 1500, 0, seed=1, layout=layout, sampler=sampler_for(0.5))
     pairs = loader.order(0)[0]
 
     def tokens(loader: Loader, step: int, number: int) -> list[int]:
@@ -216,7 +213,7 @@ def test_sampled_pieces_are_a_function_of_seed_update_and_number(
         return (batch.source_BS if layout == "padded" else batch.source_N).flatten().tolist()
 
     first = tokens(loader, 1, 0)
-    assert tokens(replace(loader, sampler=sampler_for(tmp_path, 0.5)), 1, 0) == first
+    assert tokens(replace(loader, sampler=sampler_for(0.5)), 1, 0) == first
     for other in (tokens(loader, 2, 0), tokens(loader, 1, 1), tokens(replace(loader, seed=2), 1, 0)):
         assert other != first
 

@@ -6,15 +6,12 @@ from random import Random
 import numpy as np
 import pytest
 from helpers import text
-from helpers.messages import message
 from helpers.text import settings
 from helpers.thorough import thorough
 
-from transformer_mt.base.errors import ConfigError
 from transformer_mt.batches.encoded import EncodedCorpus, encoded_text, sentences_of
 from transformer_mt.batches.loader import Loader
 from transformer_mt.batches.modifier_sampling import ModifierSampler
-from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.training_settings import ModifiersConfig
 from transformer_mt.text.tokenizer import Tokenizer
 
@@ -158,8 +155,3 @@ def test_packed_batches_have_room_for_nearly_all_changes(tokenizer, corpus):
         free = draw(drawing, corpus, pairs, step=step).source.num_tokens
         kept, changed = kept + free - tokens, changed + free - old
     assert 0 <= kept <= 0.1 * changed and changed > 0
-
-
-def test_modifiers_and_subword_sampling_exclude_each_other(experiment):
-    with pytest.raises(ConfigError, match=message("modifiers-with-subword-sampling", "subword_sampling=0.1")):
-        load_config(experiment, ["training.subword_sampling=0.1", "training.modifiers={typos: 0.1}"])

@@ -64,7 +64,8 @@ def test_every_configuration_loads_and_survives_being_written(path, tmp_path):
 
 def test_a_configuration_of_a_former_version_loads_where_its_settings_changed_nothing(load):
     former = (
-        "training: {r_drop: 0.0, modifiers: {upper_case: 0.0, typos: 0.0}, on_failed_save: stop, seed: 7}\n"
+        "training: {r_drop: 0.0, subword_sampling: 0.0, on_failed_save: stop, seed: 7,"
+        " modifiers: {upper_case: 0.0, typos: 0.0}}\n"
         "filters: {source_script: null, min_length: 0}\n"
     )
     corpus = "  source_language: en", "  subset: null\n  source_language: en"

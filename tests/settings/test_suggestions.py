@@ -61,6 +61,8 @@ def test_the_key_that_was_meant_is_named(path, keys):
         ("training.batch_size", "batch_size"),
         ("corpus.dataset", "dataset"),
         ("training.on_failed_save", "on_failed_save"),
+        ("training.subword_sampling", "subword_sampling"),
+        ("tokenizer.bpe-dropout", "bpe_dropout"),
         ("training.modifiers.UpperCase", "uppercase"),
         ("training.modifiers.title_case", "title_case"),
     ],

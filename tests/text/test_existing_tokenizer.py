@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers.messages import message, says
 from helpers.thorough import thorough
@@ -13,16 +12,12 @@ from sentencepiece import SentencePieceTrainer
 
 from transformer_mt import average, prepare, train
 from transformer_mt.base.errors import TokenizerError
-from transformer_mt.batches.encoded import EncodedCorpus
-from transformer_mt.batches.subword_sampling import SubwordSampler
 from transformer_mt.decoding.scorer import Scorer
-from transformer_mt.preparing.data_files import write_encoded
 from transformer_mt.preparing.prepared import Prepared
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.text.existing_tokenizer import check_symbols, open_existing
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.training.scale.distributed import Ranks
 
 OURS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3, "byte_fallback": True}
 SEPARATE = ("tokenizer.joint=false", "model.tied_embeddings=none")
@@ -132,8 +127,6 @@ def test_what_it_does_otherwise_is_said(other, tmp_path, capsys, flags, said):
     [
         ("joint", SEPARATE, "tokenizer-joint-unfit", ["tokenizer.joint=false", "tokenizer.joint=true"]),
         ("separate", (), "tokenizer-joint-unfit", ["tokenizer.joint=false", "model.tied_embeddings=target (or none)"]),
-        ("unigram", ("training.subword_sampling=0.1",), "subword-sampling-unfit", ["tokenizer.algorithm=unigram"]),
-        ("char", ("training.subword_sampling=0.1",), "subword-sampling-unfit", ["training.subword_sampling=0"]),
         ("ids", (), "special-pieces-differ", ["--pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"]),
         ("nowhere", (), "tokenizer-from-missing", []),
         ("empty", (), "tokenizer-from-empty", []),
@@ -149,10 +142,6 @@ def test_what_does_not_fit_is_refused(
             joint_tokenizer.save(path)
         case "separate":
             separate_tokenizer.save(path)
-        case "unigram":
-            sentencepiece_file(path)
-        case "char":
-            sentencepiece_file(path, model_type="char", byte_fallback=False, vocab_size=60)
         case "ids":
             sentencepiece_file(path, pad_id=-1, unk_id=0, bos_id=1, eos_id=2)
         case "empty":
@@ -162,19 +151,8 @@ def test_what_does_not_fit_is_refused(
     arguments = [other, f"data_dir={tmp_path / 'data'}", f"tokenizer.from={path}", *overrides]
     status, error = status_and_error(prepare.main, *arguments, capsys=capsys)
     assert status == 2
-    assert says(error, code, *facts) and (str(path) in error or "subword_sampling" in error)
+    assert says(error, code, *facts) and str(path) in error
     assert not (tmp_path / "data").exists()
-
-
-def test_training_samples_pieces_as_the_tokenizer_in_use_allows(other, tmp_path, capsys):
-    file = sentencepiece_file(tmp_path / "unigram.model")
-    prepared(other, tmp_path / "data", file)
-    overrides = [f"data_dir={tmp_path / 'data'}", f"tokenizer.from={file}", "training.subword_sampling=0.2"]
-    status, error = status_and_error(train.main, other, *overrides, capsys=capsys)
-    assert status == 2
-    assert says(error, "subword-sampling-unfit", "training.subword_sampling=0.2", "bpe", "unigram")
-    config = load_config(other, [*overrides, "tokenizer.algorithm=unigram"])
-    assert train._prepared_tokenizer(tmp_path / "data", config, Ranks()).digest == open_existing(file).digest
 
 
 def test_data_and_run_stay_what_they_are_when_the_file_is_moved(other, tmp_path, capsys):
@@ -237,18 +215,6 @@ def test_settings_of_training_a_tokenizer_do_not_matter_to_one_that_exists():
     assert not same(theirs, {"from": "a", "joint": False})
     assert not same(theirs, {"vocab_size": 400})
     assert not same({"vocab_size": 400}, {"vocab_size": 500})
-
-
-def test_subword_sampling_leaves_pieces_alone_that_no_merge_makes(tmp_path):
-    file = sentencepiece_file(tmp_path / "symbols.model", model_type="bpe", user_defined_symbols=["<2\u00f8>"])
-    tokenizer = open_existing(file)
-    assert "\u00f8" not in tokenizer.source_pieces(range(tokenizer.source_vocab_size)), "which no piece spells alone"
-    ids = tokenizer.encode_source(["<2\u00f8> the old dog"])
-    write_encoded(tmp_path / "train", zip(ids, ids, strict=True), 330, 330)
-    sampler, corpus = SubwordSampler(tokenizer, "bpe", 0.5), EncodedCorpus.load(tmp_path / "train")
-    for step in range(20):
-        found = sampler.sampled(corpus, np.array([0]), seed=1, step=step, batch=0, longest=99, total=(99, 99))
-        assert tokenizer.decode_target(found.source.ids.tolist()) == "<2\u00f8> the old dog"
 
 
 TAGGED = "corpus.train=[{name: a, path: no/such/text, tag: <bt> <2de>}]"

@@ -135,7 +135,7 @@ def test_its_updates_are_those_with_which_training_begins(quick, experiment, tmp
 
     monkeypatch.setattr(loop, "one_update", recording("training"))
     monkeypatch.setattr(estimate_module, "one_update", recording("estimate"))
-    settings = ["training.subword_sampling=0.2", "training.layout=packed", "training.max_steps=6"]
+    settings = ["training.modifiers={typos: 0.5}", "training.layout=packed", "training.max_steps=6"]
     arguments = [str(experiment), f"run_dir={tmp_path}", *settings, "training.metric=nll", "training.precision=bf16"]
     assert train.main(arguments) == train.main([*arguments, "--estimate"]) == 0
     assert len(seen["training"]) == 6 and seen["estimate"] == seen["training"]

@@ -16,7 +16,8 @@ from transformer_mt.batches.packing import MicroBatch, PackedShape, collate_pack
 
 if TYPE_CHECKING:
     from transformer_mt.batches.modifier_sampling import ModifierSampler
-    from transformer_mt.batches.subword_sampling import SubwordSampler
+
+_STRETCH = 1.25  # changes may give a padded batch this many times its positions, so that most of them have room
 
 BatchLayout = Literal["padded", "packed"]
 """The layout of the sentences of a micro-batch: one in each row, padded; or end to end, without padding."""
@@ -46,8 +47,8 @@ class Loader:
     tokens_per_update: int
     seed: int
     layout: BatchLayout = "padded"
-    sampler: "SubwordSampler | ModifierSampler | None" = None
-    """Cuts text into different pieces each time, or changes the text."""
+    sampler: "ModifierSampler | None" = None
+    """Changes the text of some pairs."""
     max_positions: int = 2**31
     """The greatest length of a sentence that the sampler has changed."""
     stages: tuple[Stage, ...] = (Stage(),)
@@ -58,7 +59,7 @@ class Loader:
         try:
             if self.layout == "packed":
                 return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch, weights)
-            return epoch_batches(self.corpus, self._budget_to_fill, self.seed, epoch, weights)
+            return epoch_batches(self.corpus, self.tokens_per_batch, self.seed, epoch, weights)
         except MemoryError:
             cure = (
                 "lower the weights of corpus.train (or corpus.temperature, or corpus.stages), or use a larger machine"
@@ -109,7 +110,7 @@ class Loader:
         corpus, rows = self.corpus, pairs
         if self.sampler is not None and len(pairs):
             if self.layout == "padded":
-                room = int(self.tokens_per_batch * self.sampler.stretch)
+                room = int(self.tokens_per_batch * _STRETCH)
                 longest, total = room // len(pairs), (room, room)
             else:
                 longest, total = self._shape.max_length, (self._shape.source_room, self._shape.target_room)
@@ -130,17 +131,14 @@ class Loader:
         return packed_shape(self.corpus, self.tokens_per_batch)
 
     @cached_property
-    def _budget_to_fill(self) -> int:
-        if self.sampler is None or (self.layout == "padded" and self.sampler.stretch > 1):
-            return self.tokens_per_batch
-        return self.sampler.budget(self.corpus, self.tokens_per_batch)
-
-    @cached_property
     def _shape_to_fill(self) -> PackedShape:
-        """The shape to fill with pairs: smaller than that of the batch if sampling may make more pieces of them."""
+        """The shape to fill with pairs: smaller than that of the batch if changes may make more pieces of them."""
         shape, longest = self._shape, max(self.corpus.source.longest, self.corpus.target.longest)
+        if self.sampler is None:
+            return shape
+        budget = self.sampler.budget(self.corpus, self.tokens_per_batch)
         source_rows, target_rows = (
-            max(size * self._budget_to_fill // self.tokens_per_batch, min(size, longest + shape.num_dummies))
+            max(size * budget // self.tokens_per_batch, min(size, longest + shape.num_dummies))
             for size in (shape.source_rows, shape.target_rows)
         )
         return replace(shape, source_rows=source_rows, target_rows=target_rows)

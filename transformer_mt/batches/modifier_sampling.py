@@ -19,8 +19,6 @@ _MARGIN = 1.5  # room for this many times the mean growth, because some batches 
 class ModifierSampler:
     """Draws which pairs are modified, and how. `spaced` says of each corpus whether its source language has spaces."""
 
-    stretch = 1.25  # a padded batch may get this many times its positions, so that hardly a sentence has no room
-
     def __init__(self, tokenizer: Tokenizer, shares: ModifiersConfig, spaced: Sequence[bool]) -> None:
         self._tokenizer, self._spaced, self._symbols = tokenizer, spaced, symbols_in(tokenizer)
         self._shares: list[tuple[str, float]] = [(name, share) for name, share in shares if share]

@@ -41,12 +41,6 @@ class Config(Section):
             )
         if self.training.layout == "packed" and (reason := self.model.why_not_packed()):
             raise ValueError(f"training.layout=packed {reason}; set training.layout=padded, or change the model")
-        if self.training.subword_sampling and self.tokenizer.algorithm == "character":
-            raise ValueError(
-                f"training.subword_sampling={self.training.subword_sampling} has no effect with "
-                "tokenizer.algorithm=character, because text can be cut into characters in one way only: set "
-                "training.subword_sampling=0, or tokenizer.algorithm=bpe or unigram"
-            )
         return self
 
     @model_validator(mode="after")

@@ -57,7 +57,7 @@ class TrainingConfig(Section):
     """How the model is trained: batches, learning rate, regularisation, checkpoints and validation."""
 
     seed: Seed = 1
-    """The seed of all random choices: initial weights, order of the pairs, dropout, subword sampling, modifiers."""
+    """The seed of all random choices: initial weights, order of the pairs, dropout, modifiers."""
     device: Text = "auto"
     """Where training runs: cpu, cuda or cuda:N. auto: CUDA if there is a GPU, otherwise the CPU."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -91,13 +91,8 @@ class TrainingConfig(Section):
     compile: bool | Literal["auto"] = "auto"
     """Whether torch.compile compiles the model. auto: only on CUDA with packed sentences, because the shapes of packed
     batches stay the same."""
-    subword_sampling: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Cut the training text into different pieces each time it is read. For bpe this is the probability that a merge is
-    left out, for example 0.1 (Provilkov et al. 2020). For unigram it is the exponent of a segmentation's probability,
-    for example 0.2; lower values vary the pieces more (Kudo 2018). 0: off."""
     modifiers: ModifiersConfig = ModifiersConfig()
-    """Changes of a share of the training text, such as {typos: 0.05, remove_end_punct: 0.2}. Cannot be combined with
-    subword_sampling."""
+    """Changes of a share of the training text, such as {typos: 0.05, remove_end_punct: 0.2}."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "cooldown"] = "inverse_sqrt"
     """The learning rate after warm-up. inverse_sqrt: falls with 1/sqrt(step), as in the paper; linear: falls in a
     straight line to 0 at max_steps; cosine: falls along half a cosine to 0 at max_steps; constant: stays at peak_lr;
@@ -162,11 +157,6 @@ class TrainingConfig(Section):
             raise ValueError(
                 f"warmup_steps={self.warmup_steps} and cooldown_steps={self.cooldown_steps} are together more than "
                 f"max_steps={self.max_steps}: lower one of them, or raise max_steps"
-            )
-        if self.subword_sampling and self.modifiers != ModifiersConfig():
-            raise ValueError(
-                f"subword_sampling={self.subword_sampling} cannot be combined with modifiers: set subword_sampling=0, "
-                "or remove the modifiers"
             )
         if self.optimizer == "muon" and self.sharding == "full":
             raise ValueError(

@@ -6,7 +6,7 @@ from pathlib import Path
 from transformer_mt.base.errors import TokenizerError
 from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.storage.checksums import SUMS, TOKENIZERS, fault
-from transformer_mt.text.tokenizer import Tokenizer, algorithm_of, holds_tokenizer, normalisation, user_symbols
+from transformer_mt.text.tokenizer import Tokenizer, holds_tokenizer, normalisation, user_symbols
 
 _ADVICE = (
     "name a model directory, such as runs/<name>/model, a run, a prepared data_dir, or a .model file of sentencepiece"
@@ -58,21 +58,6 @@ def check_symbols(tokenizer: Tokenizer, settings: TokenizerConfig, tags: Sequenc
                 "into pieces like a word. Remove the tag or symbol from the configuration; or train a tokenizer that "
                 f"has it: tokenizer.from=null, or `spm_train --user_defined_symbols={symbol}`"
             )
-
-
-def check_sampling(tokenizer: Tokenizer, settings: TokenizerConfig, subword_sampling: float) -> None:
-    """Raises TokenizerError if subword sampling is on and the tokenizer has another algorithm than the settings."""
-    for algorithm in map(algorithm_of, tokenizer.processors):
-        if not subword_sampling or algorithm == settings.algorithm:
-            continue
-        if algorithm in ("bpe", "unigram"):
-            cure = f"Set tokenizer.algorithm={algorithm}, and training.subword_sampling to a value for it"
-        else:
-            cure = "Set training.subword_sampling=0: only bpe and unigram allow sampling"
-        raise TokenizerError(
-            f"training.subword_sampling={subword_sampling} is meant for tokenizer.algorithm={settings.algorithm}, but "
-            f"the tokenizer was trained with the algorithm {algorithm}. {cure}"
-        )
 
 
 def tokenizer_warnings(tokenizer: Tokenizer) -> Iterator[str]:
