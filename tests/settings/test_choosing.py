@@ -50,6 +50,12 @@ def test_more_text_has_more_pieces():
     assert pieces == sorted(set(pieces))
 
 
+def test_few_updates_have_a_higher_rate():
+    few, many = chosen(160_000, 2, "slow"), chosen(160_000, 60, "slow")
+    assert few.size == many.size and few.max_steps <= 300 < many.max_steps
+    assert few.peak_lr == pytest.approx(1.5 * many.peak_lr)
+
+
 @pytest.mark.parametrize(("words", "said"), [(1, "5,000 captions"), (80_000, "13,400"), (10**9, "165,000")])
 def test_what_a_similar_text_reached_is_told(words, said):
     assert reached(Text(1, words)).startswith(said)

@@ -84,6 +84,7 @@ DROPOUTS = {4: 0.0, 20: 0.1, 30: 0.2, math.inf: 0.3}
 PEAK_RATES = (6e-3, 4e-3, 2e-3)
 """The learning rate of each size, with training.optimizer=muon."""
 
+FEW_UPDATES = 300  # up to here, a higher rate is better
 MOST_EPOCHS = 150  # of a text that is read more often, only its noise is left to learn
 MANY_UPDATES = 4000  # if a training has more target tokens than these updates of small batches, it has larger batches
 FILLED = 0.95  # of the positions of a batch are target tokens; the others are padding
@@ -148,7 +149,7 @@ def choose(text: Text, minutes: float, speeds: Mapping[Size, float]) -> Chosen:
         tokens_per_batch=tokens_per_batch,
         max_steps=max_steps,
         warmup_steps=min(500, max_steps // 10),
-        peak_lr=PEAK_RATES[SIZES.index(size)],
+        peak_lr=round(PEAK_RATES[SIZES.index(size)] * (1.5 if max_steps <= FEW_UPDATES else 1), 4),
         num_epochs=num_epochs,
         seconds=max_steps * per_update / speeds[size],
     )
