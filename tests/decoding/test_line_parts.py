@@ -91,7 +91,7 @@ def test_translations_are_joined_by_the_lines_own_white_space(echo):
 
 def test_white_space_and_bullets_around_a_text_stay(echo):
     draw = random.Random(1)
-    bullets = ["- ", "* ", "• ", "1. ", "12) ", "a) ", "> ", "— ", " ", "\t", "\u3000"]
+    bullets = ["- ", "* ", "• ", "1. ", "12) ", "a) ", "> ", "## ", "— ", " ", "\t", "\u3000"]
     for _ in range(300):
         start = "".join(draw.choices(bullets, k=draw.randint(0, 4)))
         end = "".join(draw.choices(" \t\u3000", k=draw.randint(0, 2)))

@@ -80,6 +80,15 @@ def test_a_configuration_of_a_former_version_loads_where_its_settings_changed_no
             load(more=wrong)
 
 
+def test_a_model_of_a_former_version_loads_however_it_was_trained(load, tmp_path):
+    """What training did then does not matter for translating."""
+    (tmp_path / "model.safetensors").touch()
+    former = "training: {r_drop: 5.0, subword_sampling: 0.1, modifiers: {upper_case: 0.1}}\n"
+    assert load(more=former) == load()
+    with pytest.raises(ConfigError, match="no such key"):
+        load(more="filters: {source_script: Latn}\n")
+
+
 def test_there_are_configurations():
     assert "demo_en_de" in [path.stem for path in CONFIGS]
 

@@ -123,8 +123,9 @@ def cut_pieces(pieces: Sequence[str], longest: int) -> Iterator[tuple[int, int]]
 _log = logging.getLogger(__name__)
 
 _NO_SPACE_BETWEEN_SENTENCES = ("zh", "ja")
-# Bullets of lists, dashes of dialogues, marks of quoted mail, as often as they follow one another.
-_BULLETS = re.compile(r"(?:(?:[-–—*+•·‣◦▪>]|[a-zA-Z]\)|\d{1,3}[.)])[^\S\n\r\v\f\x1c-\x1f\x85\u2028\u2029]+)+(?=\S)")
+# Bullets of lists, dashes of dialogues, marks of quoted mail and of headings, as often as they follow one another.
+_SPACE = r"[^\S\n\r\v\f\x1c-\x1f\x85\u2028\u2029]"
+_BULLETS = re.compile(rf"(?:(?:[-–—*+•·‣◦▪>]|#{{1,6}}|[a-zA-Z]\)|\d{{1,3}}[.)]){_SPACE}+)+(?=\S)")
 _BULLETS_BUT_ORDINALS = re.compile(_BULLETS.pattern.replace("[.)]", r"\)"))
 _LINES = 2**32  # more lines than any text has: part i of line n gets the number n + i * _LINES
 

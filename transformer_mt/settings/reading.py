@@ -82,6 +82,7 @@ def _lines(node: yaml.Node | None, path: tuple[str, ...]) -> Iterable[tuple[tupl
 
 # Pydantic puts these names into the path of an error, below a key whose value can have several forms.
 _BRANCHES = ("(text)", "(where)", "(several)", "(number)", "constrained-int", "literal[")
+_WEIGHTS = ("model.safetensors", "model.bin")  # beside the configuration of a trained model
 SECTIONS = ("corpus", "filters", "tokenizer", "model", "training", "averaging", "decoding")
 
 
@@ -103,7 +104,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
         # Values below this key were replaced together with it.
         where = {at: place for at, place in where.items() if at[: len(key)] != key}
         where[key] = place
-    remove_former_keys(values)
+    remove_former_keys(values, is_trained=any((Path(path).parent / name).is_file() for name in _WEIGHTS))
     try:
         return Config.model_validate(values)
     except ValidationError as error:

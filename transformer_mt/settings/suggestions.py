@@ -32,14 +32,18 @@ def _tables() -> dict[str, Any]:
     return tables
 
 
-def remove_former_keys(values: dict[str, Any]) -> None:
-    """Remove settings of former versions from a configuration, if their values are what the program does now."""
+def remove_former_keys(values: dict[str, Any], *, is_trained: bool = False) -> None:
+    """Remove settings of former versions from a configuration, if their values are what the program does now.
+
+    In the configuration of a trained model (`is_trained`), the values of settings of training do not matter.
+    """
     for key, value in _tables()["removed"].items():
         *sections, name = key.split(".")
         found: Any = values
         for section in sections:
             found = found.get(section) if isinstance(found, dict) else None
-        if isinstance(found, dict) and found.get(name, ...) == value:
+        matters_no_more = is_trained and sections[0] == "training"
+        if isinstance(found, dict) and name in found and (matters_no_more or found[name] == value):
             del found[name]
 
 
