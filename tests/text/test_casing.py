@@ -1,6 +1,7 @@
 """Text in capitals is read as usual text, and its translation is written as it was."""
 
 import pytest
+from helpers.hostile import time_limit
 from helpers.text import settings
 
 from transformer_mt.text.casing import Casing
@@ -38,3 +39,10 @@ def test_capitals_become_usual_text(casing, text, usual, write):
 def test_a_translation_is_written_as_the_line_was_but_for_symbols(casing):
     assert casing.written("der Hund <keep1> schläft.", upper_case) == "DER HUND <keep1> SCHLÄFT."
     assert casing.written("der Hund <keep1> schläft.", title_case) == "Der Hund <keep1> Schläft."
+
+
+def test_a_long_line_takes_no_longer_than_others(casing):
+    sentence = "THE DOG OF MY MOTHER SLEEPS. "
+    with time_limit(20):
+        usual, _ = casing.usual(20_000 * sentence)
+    assert usual == 20_000 * casing.usual(sentence)[0]

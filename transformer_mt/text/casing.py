@@ -14,6 +14,7 @@ Write = Callable[[str, Symbols], str]
 
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
 _BEGINS_SENTENCE = re.compile(rf"(?:^|[{MARKS}][{re.escape(CLOSING)}]*\s)\W*$")
+_NEAR = 40  # characters before a word that show whether it begins a sentence
 _LEAST_LETTERS = 4  # in capitals, so that USA stays
 _LEAST_WORDS = 3  # each with a capital
 
@@ -43,11 +44,15 @@ class Casing:
 
     def _usual(self, text: str) -> str:
         parts: Sequence[str] = self._symbols.split(text)
-        return "".join(part if at % 2 else self._usual_part("".join(parts[:at]), part) for at, part in enumerate(parts))
+        befores = [part[-_NEAR:] for part in ["", *parts]]
+        return "".join(
+            part if at % 2 else self._usual_part("".join(befores[at - 1 : at + 1]) if at else "", part)
+            for at, part in enumerate(parts)
+        )
 
     def _usual_part(self, before: str, part: str) -> str:
         def usual(match: re.Match[str]) -> str:
-            if _BEGINS_SENTENCE.search(before + part[: match.start()]):
+            if _BEGINS_SENTENCE.search((before + part[max(0, match.start() - _NEAR) : match.start()])[-_NEAR:]):
                 return match[0][0] + match[0][1:].lower()
             return self._usual_word(match[0])
 
