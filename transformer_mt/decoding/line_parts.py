@@ -201,16 +201,17 @@ class LineCutter:
                 space = _space_between(space, languages[1])
                 part = Part(line, sentence, first_unit, space, len(tag_ids), languages, frames[line])
                 parts += [part] if len(tag_ids) + len(ids) <= self.max_positions else self._cut(part)
-            for index, part in enumerate(parts):
-                # Parts with different numbers draw different random numbers; part 0 keeps the number of its line.
-                source = [*tag_ids, *part.sentence.source]
-                once = [self._kept[i] for i in source if i in self._kept]
-                required = terms.required(self.tokenizer.source.decode(part.sentence.source)) if terms else []
-                wanted = [[self._ids_of_term(term) for term in of_one] for of_one in required]
-                number_of_part = number + index * _LINES
-                sentence = replace(part.sentence, source=source, number=number_of_part, once=once, terms=wanted)
-                found.append(replace(part, sentence=sentence))
+            # Parts with different numbers draw different random numbers; part 0 keeps the number of its line.
+            found += [self._searched(part, number + index * _LINES, tag_ids, terms) for index, part in enumerate(parts)]
         return found
+
+    def _searched(self, part: Part, number: int, tag_ids: list[int], terms: Terms | None) -> Part:
+        """The part with its tag, this number, and what its translation must have."""
+        source = [*tag_ids, *part.sentence.source]
+        once = [self._kept[i] for i in source if i in self._kept]
+        required = terms.required(self.tokenizer.source.decode(part.sentence.source)) if terms else []
+        wanted = [[self._ids_of_term(term) for term in of_one] for of_one in required]
+        return replace(part, sentence=replace(part.sentence, source=source, number=number, once=once, terms=wanted))
 
     def source_units(self, part: Part) -> list[range]:
         """For each piece of a part, the numbers, in the line, of the words or characters to which it belongs."""

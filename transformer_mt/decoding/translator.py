@@ -17,7 +17,6 @@ from transformer_mt.decoding.loading import LoadedModel, ModelOfText
 from transformer_mt.decoding.protected_lines import translate_protected
 from transformer_mt.decoding.translation import BLANK, Translation, joined
 from transformer_mt.decoding.word_pieces import written_together
-from transformer_mt.documents.document import DocumentForm, translate_document
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig, changed, check_for_model
 from transformer_mt.text.casing import Casing
@@ -27,6 +26,7 @@ from transformer_mt.text.tokenizer import Tokenizer, tagged
 from transformer_mt.text.training_lines import TrainingLines
 
 if TYPE_CHECKING:
+    from transformer_mt.documents.document import DocumentForm
     from transformer_mt.models.attention_weights import FloatArray
 
 
@@ -157,6 +157,18 @@ class Translator(ModelOfText):
         self._warn_of_tags(lines, count(first_line))
         wanted = Wanted(alignment, scores or decoding.mbr_candidates > 0, progress)
         numbers = range(first_line, first_line + len(lines))
+        return self._protected(lines, prefixes, numbers, wanted, decoding, terms)
+
+    def _protected(
+        self,
+        lines: Sequence[str],
+        prefixes: Sequence[str] | None,
+        numbers: Sequence[int],
+        wanted: Wanted,
+        decoding: DecodingConfig,
+        terms: Terms | None,
+    ) -> list[list[Translation]]:
+        """`translations` of lines with these numbers. Terms that the engine does not search for count as protected."""
         searched, hidden = (terms, None) if self.engine.finds_terms else (None, terms)
         if searched and (decoding.sampling or decoding.of_candidates.beam_size == 1):
             raise TranslationError(
@@ -176,7 +188,7 @@ class Translator(ModelOfText):
     def translate_document(
         self,
         text: str,
-        form: DocumentForm,
+        form: "DocumentForm",
         decoding: DecodingConfig | None = None,
         *,
         tag: str | None = None,
@@ -187,6 +199,8 @@ class Translator(ModelOfText):
         `tag` is put before each text that the model reads. `progress` counts texts. Raises TranslationError as
         `translate_document` in documents/ does, and the errors of `translations`.
         """
+        from transformer_mt.documents.document import translate_document  # here, because most calls translate lines
+
         languages = self.tags.languages.get(tag or "", self.cutter.languages)
         num_tag_words = len(split_units(tag or "", has_spaces(languages[0])))
 
