@@ -1,6 +1,6 @@
 """Prints how often the numbers of English lines come back in a model's translations, by kind of number.
 
-    python scripts/benchmarks/number_lines.py MODEL_DIR
+    python scripts/benchmarks/number_lines.py MODEL_DIR [PROTECT_PATTERN]
 
 The 1,000 lines are the same at each call: long numbers, dates, prices and versions, in sentences of frequent words.
 After each share, there is the first line whose numbers did not come back, with its translation.
