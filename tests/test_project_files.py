@@ -2,11 +2,15 @@
 
 import ast
 import fnmatch
+import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -15,9 +19,10 @@ from helpers.tiny import ROOT
 from transformer_mt import __version__
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-WORKFLOW, NIGHTLY = (
-    yaml.safe_load((ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8"))
-    for name in ("ci.yml", "nightly.yml")
+GITHUB = ROOT / ".github"
+WORKFLOW, NIGHTLY, RELEASE = (
+    yaml.safe_load((GITHUB / "workflows" / name).read_text(encoding="utf-8"))
+    for name in ("ci.yml", "nightly.yml", "release.yml")
 )
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -40,7 +45,8 @@ def targets_in(commands: str) -> set[str]:
 
 
 def steps() -> list[dict[str, object]]:
-    return [step for workflow in (WORKFLOW, NIGHTLY) for job in workflow["jobs"].values() for step in job["steps"]]
+    workflows = (WORKFLOW, NIGHTLY, RELEASE)
+    return [step for workflow in workflows for job in workflow["jobs"].values() for step in job["steps"]]
 
 
 def instructions(dockerfile: str) -> list[list[str]]:
@@ -56,12 +62,93 @@ def test_the_workflow_makes_targets_that_exist_and_among_them_all_checks():
 
 
 def test_the_workflow_may_only_read_and_names_the_version_of_each_action():
-    for workflow in (WORKFLOW, NIGHTLY):
+    for workflow in (WORKFLOW, NIGHTLY, RELEASE):
         assert workflow["permissions"] == {"contents": "read"}
-        assert all("permissions" not in job for job in workflow["jobs"].values())
+        more = {name: job["permissions"] for name, job in workflow["jobs"].items() if "permissions" in job}
+        assert more == ({"publish": {"id-token": "write"}} if workflow is RELEASE else {})
     used = [str(step["uses"]) for step in steps() if "uses" in step]
     assert used
-    assert [action for action in used if not re.fullmatch(r"actions/[a-z-]+@v\d+", action)] == []
+    publishes = "pypa/gh-action-pypi-publish@release/v1"
+    assert [action for action in used if not re.fullmatch(r"actions/[a-z-]+@v\d+", action)] == [publishes]
+
+
+def release_step(words: str) -> str:
+    """The commands of the step with these words in its name."""
+    [step] = [step for step in RELEASE["jobs"]["build"]["steps"] if words in step.get("name", "")]
+    return str(step["run"])
+
+
+def run_release_step(words: str, directory: Path, tag: str) -> int:
+    """Run a step of the release as bash does on GitHub; returns its exit status."""
+    environment = {**os.environ, "ADDRESS": "https://example.org/us/it", "TAG": tag}
+    command = ["bash", "-e", "-c", release_step(words)]
+    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, check=False).returncode
+
+
+def test_the_page_of_a_release_has_only_links_that_lead_somewhere(tmp_path):
+    for name in ("README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    assert run_release_step("address of the repository", tmp_path, "v1.2.3") == 0
+    page = (tmp_path / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)]+)\)", page) + re.findall(r'src="([^"]+)"', page)
+    assert len(links) > 20
+    assert [link for link in links if not link.startswith("https://")] == []
+    assert "https://example.org/us/it/blob/v1.2.3/docs/data.md" in links
+    changed = tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert changed.pop("urls")["Repository"] == "https://example.org/us/it"
+    assert changed == PROJECT
+
+
+@pytest.mark.parametrize(
+    ("tag", "heading", "is_accepted"),
+    [
+        (f"v{__version__}", f"## [{__version__}] - 2030-01-31", True),
+        ("v9.9.9", f"## [{__version__}] - 2030-01-31", False),
+        (f"v{__version__}", f"## [{__version__}] - unreleased", False),
+    ],
+)
+def test_a_release_needs_the_tag_of_the_version_and_a_date_in_the_changelog(tmp_path, tag, heading, is_accepted):
+    (tmp_path / "transformer_mt").mkdir()
+    shutil.copy(ROOT / "transformer_mt" / "version.py", tmp_path / "transformer_mt")
+    (tmp_path / "CHANGELOG.md").write_text(heading + "\n", encoding="utf-8")
+    assert (run_release_step("Compare the tag", tmp_path, tag) == 0) == is_accepted
+
+
+def test_what_github_shows_to_those_who_report_is_complete():
+    forms = sorted((GITHUB / "ISSUE_TEMPLATE").glob("*.yml"))
+    assert len(forms) == 2
+    for form in (yaml.safe_load(path.read_text(encoding="utf-8")) for path in forms):
+        assert {"name", "description", "body"} <= form.keys(), "which the format requires"
+        assert all(part["type"] == "markdown" or part["attributes"]["label"] for part in form["body"])
+    updates = yaml.safe_load((GITHUB / "dependabot.yml").read_text(encoding="utf-8"))["updates"]
+    assert all((ROOT / update["directory"].strip("/")).is_dir() for update in updates)
+
+
+@pytest.mark.parametrize("path", sorted(GITHUB.glob("*.md")), ids=lambda path: path.name)
+def test_links_of_pages_for_github_lead_to_files(path):
+    links = re.findall(r"\]\((?!http)([^)#]+)", path.read_text(encoding="utf-8"))
+    assert [link for link in links if not (path.parent / link).is_file()] == []
+
+
+@pytest.mark.thorough
+def test_programs_that_import_the_package_get_its_types(tmp_path):
+    program = "from transformer_mt import Scorer, Translator\n"
+    program += 'translated: int = Translator.load("model").translate(["a"])\n'
+    program += 'score: float = Scorer.load("model").score(["a"], ["b"])[0].log_prob\n'
+    (tmp_path / "use.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), "use.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    [error, _] = done.stdout.splitlines()
+    assert error.startswith("use.py:2: error: Incompatible types in assignment") and "list[str]" in error
+
+
+def test_windows_is_told_where_the_package_works():
+    program = "import sys; sys.platform = 'win32'; import transformer_mt"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "needs Linux or macOS. On Windows, install it in WSL" in done.stderr.splitlines()[-1]
 
 
 def test_the_workflow_begins_with_the_oldest_python_that_the_package_runs_on():
@@ -111,6 +198,7 @@ def test_an_image_runs_the_command_as_a_user_without_rights(path):
     assert last_stage[names.index("USER")][1] not in ("root", "0")
     [command] = PROJECT["scripts"]
     assert last_stage[names.index("ENTRYPOINT")] == ["ENTRYPOINT", f'["{command}"]']
+    assert f'org.opencontainers.image.licenses="{PROJECT["license"]}"' in last_stage[names.index("LABEL")]
     compilers = {"gcc", "libc6-dev", "g++", "build-essential"} & {word for words in last_stage for word in words}
     assert compilers == ({"gcc", "libc6-dev"} if path.name == "Dockerfile.cuda" else set()), "Triton calls gcc"
 
@@ -135,10 +223,10 @@ def test_the_citation_is_complete_and_its_version_is_that_of_the_package():
         assert all("name" in author or "family-names" in author for author in reference["authors"])
 
 
-def test_the_changelog_has_the_version_of_the_package_below_what_is_unreleased():
+def test_the_changelog_begins_with_the_version_of_the_package():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    versions = re.findall(r"^## \[(.+?)\](?: - \d{4}-\d\d-\d\d)?$", changelog, flags=re.MULTILINE)
-    assert versions[:2] == ["Unreleased", __version__]
+    versions = re.findall(r"^## \[(.+?)\] - (?:\d{4}-\d\d-\d\d|unreleased)$", changelog, flags=re.MULTILINE)
+    assert versions[0] == __version__
     assert len(re.findall("^## ", changelog, flags=re.MULTILINE)) == len(versions)
 
 

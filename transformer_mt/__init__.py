@@ -9,6 +9,11 @@
 import os
 import sys
 
+if sys.platform == "win32":
+    raise ImportError(
+        "transformer_mt needs Linux or macOS. On Windows, install it in WSL, the Windows Subsystem for Linux"
+    )
+
 
 def end_at_once(signum: int, frame: object) -> None:
     """End the process at a signal that comes during the imports: there, an exception could turn into another error."""

@@ -4,6 +4,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.search_settings import DecodingConfig
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere this process does the work itself")
 several_workers = pytest.mark.parametrize("workers", [1, 2, *thorough(3, 5)])
 
 # Its arguments: a directory, into which each worker writes a file that is named by its id.

@@ -207,6 +207,7 @@ def test_an_open_file_is_written_to_between_what_others_write(tmp_path):
 # What to do
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="writes to /dev/full")
 def test_room_is_asked_for_only_where_it_is_missing(tmp_path):
     with pytest.raises(UserError, match=message("file-cannot-be-written", "room")):
         write_whole(Path("/dev/full"), "text")

@@ -94,6 +94,7 @@ def test_sigterm_leaves_no_file_half_written(exported, tmp_path):
     assert [path.read_text() for path in directory.iterdir()] == ["of yesterday\n"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_signal_while_the_reader_waits_leaves_whole_lines():
     """The pipe is full, and a part of the block has gone through it."""
     program = (
