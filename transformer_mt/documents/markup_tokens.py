@@ -130,7 +130,8 @@ def _html_tokens(text: str) -> list[Token]:
     end = len(text) if comment < 0 else comment
     tag = re.compile("<[a-zA-Z/!?]").search(text, text.rfind(">", 0, end) + 1, end)
     end = tag.start() if tag else end
-    found = [*_HtmlReader(text[:end]).found, (end, Token("point"))]
+    # </> means nothing, and the parser would skip it: here it counts as an empty comment, which is as long.
+    found = [*_HtmlReader(text[:end].replace("</>", "<!>")).found, (end, Token("point"))]
     return _with_raw(found, len(text), lambda begin, end: text[begin:end])
 
 
