@@ -199,6 +199,14 @@ def test_a_true_alignment_brings_each_word_into_its_element(seed):
         ("* · <hr> | >", "* · <hr> | >"),
         ("<title>A B</title><style>p > b {}</style>", "<title>B A</title><style>p > b {}</style>"),
         ("<!DOCTYPE html>\n<p>A B<?php echo 1 ?>", "<!DOCTYPE html>\n<p>B A<?php echo 1 ?>"),
+        ("a <img src=x alt='one two'> b", "B A <img src=x alt='TWO ONE'>"),
+        ('<a TITLE="&quot;A&quot; &amp; b" href="title=x">c', '<a TITLE="B &amp; &#34;A&#34;" href="title=x">C'),
+        ("<img alt=one/two title  =  'it&#39;s' >", "<img alt=\"ONE/TWO\" title  =  'IT&#39;S' >"),
+        ('<input placeholder="a b"/><br title="">', '<input placeholder="B A"/><br title="">'),
+        ('<code title="a b">x y</code> c', '<code title="B A">x y</code> C'),
+        ('<p title="a b" translate="no">x <b title="a b">y</b></p>',) * 2,
+        ('<img translate="no" alt="a b"><img translate="no" alt="a b"/><i data-title="a b" :title="a b">1</i>',) * 2,
+        ('<i title="10 %">1</i><i "title=a b">1</i><i a="x"title="1">1</i>',) * 2,
         ("", ""),
     ],
 )
@@ -283,6 +291,33 @@ def test_xml(source, expected):
 )
 def test_sentences_of_others(source, translations, expected):
     assert translate_markup(source, "html", dictionary(translations)) == expected
+
+
+ATTRIBUTES = ["alt", "title", "placeholder", "aria-label", "label", "abbr"]
+OTHERS = ["href", "class", "data-alt", "lang", "value", "titles"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_only_the_values_of_attributes_that_are_text_change(seed):
+    rng = random.Random(seed)
+
+    def attributes(translated):
+        rng = random.Random(seed)
+        written = []
+        for name in rng.sample(ATTRIBUTES + OTHERS, 6):
+            value = " ".join(rng.choices(["Tom's", '"one"', "a&b", "x<y>", "é=/", "end."], k=3))
+            value = value.upper() if translated and name in ATTRIBUTES else value
+            quote = rng.choice("\"'")
+            written.append(f"{name}={quote}{html.escape(value)}{quote}")
+        return " ".join(written)
+
+    tag = rng.choice(["<img {}>", "<p {}>x", "<i {}></i>", "<textarea {}>a <b></textarea>", "a <b {}>b</b> c"])
+    found = translate_markup(tag.format(attributes(translated=False)), "html", upper)
+    expected = tag.format(attributes(translated=True))
+    [before], [after] = (
+        [one.items() for one in lxml.html.fromstring(f"<main>{text}</main>")] for text in (expected, found)
+    )
+    assert after == before
 
 
 def test_entities_never_become_tags():

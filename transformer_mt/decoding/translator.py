@@ -193,11 +193,13 @@ class Translator(ModelOfText):
         *,
         tag: str | None = None,
         progress: Callable[[float], None] | None = None,
+        done: Callable[[list[tuple[str, Translation]]], None] | None = None,
     ) -> str:
         """Translate the text of a document, or of a part of a page, and keep all else in it: see docs/real_text.md.
 
-        `tag` is put before each text that the model reads. `progress` counts texts. Raises TranslationError as
-        `translate_document` in documents/ does, and the errors of `translations`.
+        `tag` is put before each text that the model reads. `progress` counts texts. `done` gets all texts with their
+        translations. Raises TranslationError as `translate_document` in documents/ does, and the errors of
+        `translations`.
         """
         from transformer_mt.documents.document import translate_document  # here, because most calls translate lines
 
@@ -207,6 +209,8 @@ class Translator(ModelOfText):
         def translate(texts: list[str]) -> list[tuple[str, list[tuple[int, int]]]]:
             lines = [tagged(tag, text) for text in texts]
             found = self.translations(lines, decoding, alignment=True, scores=False, progress=progress)
+            if done is not None:
+                done([(text, best) for text, (best, *_) in zip(texts, found, strict=True)])
             pairs_of = [best.alignment or [] for best, *_ in found]
             without_tag = [[(source - num_tag_words, target) for source, target in pairs] for pairs in pairs_of]
             return list(zip([best.text for best, *_ in found], without_tag, strict=True))
