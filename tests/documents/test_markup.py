@@ -206,7 +206,7 @@ def test_a_true_alignment_brings_each_word_into_its_element(seed):
         ('<code title="a b">x y</code> c', '<code title="B A">x y</code> C'),
         ('<p title="a b" translate="no">x <b title="a b">y</b></p>',) * 2,
         ('<img translate="no" alt="a b"><img translate="no" alt="a b"/><i data-title="a b" :title="a b">1</i>',) * 2,
-        ('<i title="10 %">1</i><i "title=a b">1</i><i a="x"title="1">1</i>',) * 2,
+        ('<i title="10 %">1</i><i title="&nbsp;">1</i><i "title=a b">1</i><i a="x"title="1">1</i>',) * 2,
         ("", ""),
     ],
 )

@@ -2,8 +2,8 @@
 
 import html
 import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable
+from itertools import compress, islice
 
 from transformer_mt.base.languages import has_spaces
 from transformer_mt.documents.markup_tokens import Form, Token, tokens_of
@@ -26,37 +26,32 @@ def translate_markup(text: str, form: Form, translate: Translate, languages: tup
     """
     tokens = tokens_of(text, form)
     attributes = [_translatable(token) for token in tokens]
-    values = [" ".join(html.unescape(_value(one)).split()) for of_tag in attributes for one in of_tag]
     texts = [part.text for part in segments_of(tokens, form) if isinstance(part, Segment)]
-    translations = translate(texts + values)
-    of_texts, of_values = iter(translations), iter([translation for translation, _ in translations[len(texts) :]])
-    for token, of_tag in zip(tokens, attributes, strict=True):
-        token.raw = _with_values(token.raw, of_tag, of_values)
-    spaced = has_spaces(languages[0]), has_spaces(languages[1])
-    return "".join(
-        part if isinstance(part, str) else projected(part, *next(of_texts), spaced)
-        for part in segments_of(tokens, form)
-    )
+    texts += [" ".join(html.unescape(_value(one)).split()) for of_tag in attributes for one in of_tag]
+    translations = [*translate(texts)]
+    for token, of_tag in zip(reversed(tokens), reversed(attributes), strict=True):
+        for one in reversed(of_tag):
+            token.raw = _with_value(token.raw, one, translations.pop()[0])
+    spaced, of_segments = (has_spaces(languages[0]), has_spaces(languages[1])), iter(translations)
+    parts = segments_of(tokens, form)  # again, with the new attributes
+    return "".join(part if isinstance(part, str) else projected(part, *next(of_segments), spaced) for part in parts)
 
 
 def _translatable(token: Token) -> list[re.Match[str]]:
     """Find the attributes of a tag that are translated; none if the parser has read its attributes in another way."""
     found = [*islice(_NAME_AND_VALUE.finditer(token.raw), 1, 1 + len(token.attributes))]
-    if [(one[1].lower(), one[2] and html.unescape(_value(one))) for one in found] != token.attributes:
+    read = [(one[1].lower(), one[2] and html.unescape(_value(one))) for one in found]
+    if read != token.attributes:
         return []
-    return [one for one in found if one[1].lower() in _TRANSLATABLE and one[2] and any(map(str.isalpha, _value(one)))]
+    are_text = [name in _TRANSLATABLE and any(map(str.isalpha, value or "")) for name, value in read]
+    return [*compress(found, are_text)]
 
 
 def _value(attribute: re.Match[str]) -> str:
     return attribute[2][1:-1] if attribute[2][0] in "\"'" else attribute[2]
 
 
-def _with_values(raw: str, attributes: Sequence[re.Match[str]], translations: Iterator[str]) -> str:
-    """Return a tag with these values of its attributes."""
-    pieces, end = list[str](), 0
-    for one in attributes:
-        quote = one[2][0] if one[2][0] in "\"'" else '"'
-        value = escaped(next(translations).strip()).replace(quote, f"&#{ord(quote)};")
-        pieces += [raw[end : one.start(2)], quote, value, quote]
-        end = one.end(2)
-    return "".join(pieces) + raw[end:]
+def _with_value(tag: str, attribute: re.Match[str], value: str) -> str:
+    quote = attribute[2][0] if attribute[2][0] in "\"'" else '"'
+    written = escaped(value.strip()).replace(quote, f"&#{ord(quote)};")
+    return f"{tag[: attribute.start(2)]}{quote}{written}{quote}{tag[attribute.end(2) :]}"
