@@ -208,13 +208,7 @@ def new_configuration(corpus: CorpusConfig, text: Text, share: float, num_held: 
         },
         "model": {key: (value, "") for key, value in model_settings(chosen.size).items()}
         | {"dropout": (chosen.dropout, f"training reads the text {chosen.num_epochs:,.0f} times")},
-        "training": _training_settings(chosen)
-        | {
-            "# modifiers": (
-                {"protect": 0.2},
-                "without the first #, the model learns to copy addresses, and loses a little BLEU",
-            )
-        },
+        "training": _training_settings(chosen),
         "averaging": {"checkpoints": (1, "with schedule=linear, the last weights are as good as a mean")},
     }
     return _written(f"For {text.num_pairs:,} pairs", name, values)
@@ -260,6 +254,7 @@ def _training_settings(chosen: Chosen) -> dict[str, tuple[Any, str]]:
         "warmup_steps": (chosen.warmup_steps, "a tenth of the updates, at most 500"),
         "validate_every": (every, "ten times or so"),
         "save_every": (every, ""),
+        "# modifiers": ({"protect": 0.2}, "would teach it to copy addresses, and cost a little BLEU"),
     }
 
 
