@@ -116,6 +116,13 @@ def test_the_design_names_every_script():
     assert [path.name for path in (ROOT / "scripts").glob("*.??") if f" {path.name}" not in page] == []
 
 
+def test_the_design_names_every_folder_of_the_package():
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    folders = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
+    assert len(folders) > 15
+    assert [name for name in folders if f"\n    {name}/  " not in page] == []
+
+
 def test_readme_stays_short():
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
 

@@ -22,6 +22,8 @@ from transformer_mt.base.doubts import DOUBTS, doubts, numbers
         ("On 12/31/1999", "Am 31. Dezember", ["numbers"]),
         ("He left.", "Er ging um 10.", ["numbers"]),
         ("From 10 to 10", "Von 10 bis", ["numbers"]),
+        ("It costs 12,000.", "Es kostet 12.", ["numbers"]),
+        ("2,000,112", "3.000.112", ["numbers"]),
     ],
 )
 def test_doubtful_translations_are_named(source, translation, expected):
@@ -109,3 +111,15 @@ def test_correct_pairs_are_hardly_ever_doubtful():
     pairs = demo_pairs(400)
     assert [(pair, found) for pair in pairs if (found := doubts(*pair))] == []
     assert sum(doubts(source, source) == ["copied"] for source, _ in pairs) > 360
+
+
+def test_a_list_of_numbers_is_the_same_with_every_separator_and_another_if_a_number_changes():
+    dice = random.Random(2)
+    for _ in range(300):
+        drawn = [dice.randrange(100, 1000) for _ in range(dice.randrange(2, 5))]
+        one, other = (separator.join(map(str, drawn)) for separator in dice.choices([", ", " and ", " ", "; "], k=2))
+        assert doubts(f"We have {one}.", f"Wir haben {other}.") == []
+        assert doubts(f"We have {one}.", f"Wir haben {other}.", reference=f"Wir haben {one}.") == []
+        changed = [*drawn[:-1], drawn[-1] % 900 + 100]
+        for wrong in (", ".join(map(str, changed)), other.rsplit(maxsplit=1)[0]):
+            assert doubts(f"We have {one}.", f"Wir haben {wrong}.") == ["numbers"]

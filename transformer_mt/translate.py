@@ -4,6 +4,7 @@ import argparse
 import gzip
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -13,6 +14,7 @@ from transformer_mt.base import torchrun
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.wording import LineProgress
 from transformer_mt.corpora.text_files import is_compressed
+from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import replacing
@@ -55,7 +57,8 @@ are complete. You can stop or kill the command at any time: the same command res
 processes, they share the parts: one process on each GPU, on one machine or several.
 
 With --format html, xml, srt or po, `translate` reads a complete document, translates its text, and writes the
-document with all its tags, times and comments.
+document with all its tags, times and comments. The summary then names texts instead of lines: their numbers, and how
+they begin.
 
 The exit status is 0 for success, 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM. After either
 signal, standard output ends with a complete line, and the file of --output is unchanged."""
@@ -112,13 +115,19 @@ def _translate_document(arguments: argparse.Namespace) -> int:
     text = line_input.read_document(arguments.input, arguments.errors)
     translator = Translator.load(cli.model_dirs(arguments), **vars(cli.engine_options(arguments)))
     translator.tags.check(arguments.tag)
+    pairs, begun = list[tuple[str, Translation]](), time.perf_counter()
     with nullcontext() if arguments.quiet else LineProgress(None, unit="texts") as progress:
         counted = None if progress is None else progress.more
         translated = translator.translate_document(
-            text, arguments.format, decoding, tag=arguments.tag, progress=counted
+            text, arguments.format, decoding, tag=arguments.tag, progress=counted, done=pairs.extend
         )
+    summary = TranslationSummary(seconds=time.perf_counter() - begun)
     with _opened(arguments.output) as output:
         output.write(translated.encode())
+    for number, (source, best) in enumerate(pairs, start=1):
+        summary.add(number, best, source)
+    if not arguments.quiet:
+        print(summary.text(texts=[source for source, _ in pairs]), file=sys.stderr)
     return 0
 
 

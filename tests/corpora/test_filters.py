@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 from helpers.messages import message
 
-from transformer_mt.base.doubts import numbers
+from transformer_mt.base.doubts import same_numbers
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.corpora.filters import REASONS, PieceFilters, TextFilters
 from transformer_mt.corpora.repeated import HeldOut
@@ -84,7 +84,7 @@ def plain_reason(settings, held, own_source, own_target, source, target):
             return "digits"
         if marks > settings.max_punctuation_share:
             return "punctuation"
-    if settings.number_mismatch and numbers(source) != numbers(target):
+    if settings.number_mismatch and not same_numbers(source, target):
         return "number_mismatch"
     return None
 

@@ -1,6 +1,7 @@
 """Tags at the beginning of lines: every part of a line has its line's tag, and odd beginnings are told."""
 
 import logging
+import re
 
 import pytest
 from helpers.echo import Echo
@@ -203,6 +204,19 @@ class TestWarnings:
     def test_tags_that_training_had_in_another_form_are_told(self, echo, caplog):
         [message] = self.warned(echo(TO_ZH, DE_EN), caplog, "<2en> Ein Hund.", "<bt> A dog.")
         assert message.startswith("warning: line 6 does not begin with <bt> <2zh> or <2en>")
+
+    @pytest.mark.parametrize("line", ["<2fr> A dog.", " <2zh-TW>A dog.", "<2de> <2fr> A dog."])
+    def test_a_language_that_the_model_does_not_know_is_told_once(self, echo, caplog, line):
+        for train in ((EN_DE, DE_EN), ({"name": "plain", "path": "x"}, EN_DE)):
+            translator = echo(*train)
+            [message] = self.warned(translator, caplog, "<2de> A <2fr> dog.", line, line)
+            tag = re.search("<2(fr|zh-TW)>", line)[0]
+            assert message.startswith(
+                f"warning: line 6 has the tag {tag}, which the model reads as text (its tags are <2de>"
+            )
+            assert self.warned(translator, caplog, line) == []
+        [message] = self.warned(echo({"name": "plain", "path": "x"}), caplog, "<2 > <2nd <22>", line)
+        assert message.startswith("warning: line 6 has the tag <2") and "it was trained without tags" in message
 
     def test_a_scorer_tells_the_same_and_reads_tags_as_in_training(self, tokenizer, caplog):
         class Scores(Echo):

@@ -61,6 +61,7 @@ POINTS = [
     "<code>if a > b</code>",
     '<a id="here"></a>',
     "<kbd>&copy;</kbd>",
+    "</>",
 ]
 INLINE = ["b", "i", 'q cite="?a=1&amp;b"', 'span class="x"', "sub"]
 BLOCKS = ["p", "div", "h1", "td", "li", "blockquote"]
@@ -104,7 +105,8 @@ def document(seed):
 
 
 def as_xml(text):
-    closed = re.sub("<(br|img[^>]*)>", r"<\1/>", text).replace("&nbsp;", "&#160;").replace("&copy;", "c")
+    closed = re.sub("<(br|img[^>]*)>", r"<\1/>", text.replace("</>", ""))
+    closed = closed.replace("&nbsp;", "&#160;").replace("&copy;", "c")
     return f"<r>{closed.replace(KEPT[1], '')}</r>"
 
 
@@ -186,6 +188,7 @@ def test_a_true_alignment_brings_each_word_into_its_element(seed):
         ("one<br>two", "TWO ONE<br>"),
         ("one <i class=x></i> two", "TWO ONE <i class=x></i>"),
         ("<ul><li>one two<li>three</ul>", "<ul><li>TWO ONE<li>THREE</ul>"),
+        ("a</>b <b>c</></b>d</>", "<b>CD</></b> AB</></>"),
         ("<b>one <p>two</p> three</b>", "<b>ONE <p>TWO</p> THREE</b>"),
         ("<b>one <i>two</b> three</i>", "<b>ONE <i>TWO</b> THREE</i>"),
         ("one <b>two", "ONE <b>TWO"),
@@ -196,6 +199,14 @@ def test_a_true_alignment_brings_each_word_into_its_element(seed):
         ("* · <hr> | >", "* · <hr> | >"),
         ("<title>A B</title><style>p > b {}</style>", "<title>B A</title><style>p > b {}</style>"),
         ("<!DOCTYPE html>\n<p>A B<?php echo 1 ?>", "<!DOCTYPE html>\n<p>B A<?php echo 1 ?>"),
+        ("a <img src=x alt='one two'> b", "B A <img src=x alt='TWO ONE'>"),
+        ('<a TITLE="&quot;A&quot; &amp; b" href="title=x">c', '<a TITLE="B &amp; &#34;A&#34;" href="title=x">C'),
+        ("<img alt=one/two title  =  'it&#39;s' >", "<img alt=\"ONE/TWO\" title  =  'IT&#39;S' >"),
+        ('<input placeholder="a b"/><br title="">', '<input placeholder="B A"/><br title="">'),
+        ('<code title="a b">x y</code> c', '<code title="B A">x y</code> C'),
+        ('<p title="a b" translate="no">x <b title="a b">y</b></p>',) * 2,
+        ('<img translate="no" alt="a b"><img translate="no" alt="a b"/><i data-title="a b" :title="a b">1</i>',) * 2,
+        ('<i title="10 %">1</i><i title="&nbsp;">1</i><i "title=a b">1</i><i a="x"title="1">1</i>',) * 2,
         ("", ""),
     ],
 )
@@ -280,6 +291,33 @@ def test_xml(source, expected):
 )
 def test_sentences_of_others(source, translations, expected):
     assert translate_markup(source, "html", dictionary(translations)) == expected
+
+
+ATTRIBUTES = ["alt", "title", "placeholder", "aria-label", "label", "abbr"]
+OTHERS = ["href", "class", "data-alt", "lang", "value", "titles"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_only_the_values_of_attributes_that_are_text_change(seed):
+    rng = random.Random(seed)
+
+    def attributes(translated):
+        rng = random.Random(seed)
+        written = []
+        for name in rng.sample(ATTRIBUTES + OTHERS, 6):
+            value = " ".join(rng.choices(["Tom's", '"one"', "a&b", "x<y>", "é=/", "end."], k=3))
+            value = value.upper() if translated and name in ATTRIBUTES else value
+            quote = rng.choice("\"'")
+            written.append(f"{name}={quote}{html.escape(value)}{quote}")
+        return " ".join(written)
+
+    tag = rng.choice(["<img {}>", "<p {}>x", "<i {}></i>", "<textarea {}>a <b></textarea>", "a <b {}>b</b> c"])
+    found = translate_markup(tag.format(attributes(translated=False)), "html", upper)
+    expected = tag.format(attributes(translated=True))
+    [before], [after] = (
+        [one.items() for one in lxml.html.fromstring(f"<main>{text}</main>")] for text in (expected, found)
+    )
+    assert after == before
 
 
 def test_entities_never_become_tags():

@@ -69,6 +69,8 @@ def test_a_number_stands_beside_its_reason(quick, capsys):
     lines = (quick / "mine.yaml").read_text().splitlines()
     for key in ("vocab_size", "dropout", "max_steps", "tokens_per_batch", "peak_lr", "warmup_steps", "valid"):
         assert any(line.strip().startswith(f"{key}: ") and "  # " in line for line in lines), key
+    (quick / "mine.yaml").write_text("\n".join(lines).replace("  # modifiers", "  modifiers"))
+    assert load_config("mine.yaml").training.modifiers.protect == 0.2
 
 
 def test_speeds_are_measured_on_this_machine(tmp_path, monkeypatch, capsys):

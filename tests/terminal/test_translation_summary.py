@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from transformer_mt import translate
 from transformer_mt.decoding.translation import BLANK, Translation
 from transformer_mt.terminal.translation_output import TranslationSummary
@@ -47,6 +49,38 @@ def test_a_line_of_numbers_alone_where_nothing_is_to_be_looked_at():
     summary.add(1, translation(), "Yes.")
     assert summary.text().count("\n") == 0
     assert summary.text().startswith("1 line in ")
+
+
+def test_the_texts_of_a_document_are_named_by_their_beginnings():
+    summary, texts = TranslationSummary(), ["Yes.", "It is 10\x1b.", f"In {'1999 ' * 20}"]
+    for number, text in enumerate(texts, start=1):
+        summary.add(number, translation(), text)
+    counts, numbers = summary.text(texts=texts).split("\n")
+    assert counts.startswith("3 texts in ")
+    assert numbers == (
+        "warning: the translation of 2 texts has other numbers than the source: look at texts "
+        r'2 "It is 10\x1b.", 3 "In 1999 1999 1999 1999 1999 19… (103 characters)"'
+    )
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+@pytest.mark.parametrize(
+    ("form", "document"),
+    [
+        ("html", "<p>A dog.</p><img alt='A dog, 1987654321.'>"),
+        ("xml", "<r><p>A dog.</p><p>A dog, 1987654321.</p></r>"),
+        ("srt", "1\n00:00:01,000 --> 00:00:02,500\nA dog.\n\n2\n00:00:03,000 --> 00:00:04,500\nA dog, 1987654321.\n"),
+        ("po", 'msgid "A dog."\nmsgstr ""\n\nmsgid "A dog, 1987654321."\nmsgstr ""\n'),
+    ],
+)
+def test_so_does_the_summary_of_a_document(run_stage, model_dir, capsys, form, document, quiet):
+    flags = ["--quiet"] * quiet
+    status, _ = run_stage(translate.main, document.encode(), model_dir, "beam_size=1", "--format", form, *flags)
+    said = capsys.readouterr().err
+    assert status == 0
+    assert quiet == (said == "")
+    if not quiet:
+        assert "2 texts in " in said and '2 "A dog, 1987654321."' in said
 
 
 def test_translate_says_it_on_standard_error_unless_it_is_to_be_quiet(run_stage, model_dir, capsys):

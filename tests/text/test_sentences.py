@@ -52,6 +52,8 @@ def test_sentences_are_parted(line, language):
         ("проф. Семенов, ул. 1 Мая", "ru"),
         ('"Go!" he said.', "en"),
         ("Yahoo! is here... and there", "en"),
+        ("I use Yahoo! Mail, and he met Yahoo!Mail.", "en"),
+        ("I see it.Mt. Fuji is high", "en"),
         ("It costs 3.5 or 1.000 or .5", "en"),
         ("1. Introduction", "en"),
         ("“你好。”他说。", "zh"),

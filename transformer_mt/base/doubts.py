@@ -32,7 +32,7 @@ def doubts(source: str, translation: str, reference: str | None = None) -> list[
         found.append("untranslated")
     if _is_repeated(source, translation, reference):
         found.append("repeated")
-    if numbers(translation) not in [numbers(text) for text in (source, reference) if text is not None]:
+    if not any(same_numbers(text, translation) for text in (source, reference) if text is not None):
         found.append("numbers")
     return found
 
@@ -45,9 +45,18 @@ def numbers(text: str) -> Counter[str]:
     """
     if not _DIGITS.search(text):
         return Counter()
-    joined = _GROUPED.sub(lambda found: "".join(_DIGITS.findall(found[0])), text)
-    runs = ("".join(str(unicodedata.decimal(digit)) for digit in run).lstrip("0") for run in _DIGITS.findall(joined))
-    return Counter(run for run in runs if len(run) > 1)
+    joined = _runs(_GROUPED.sub(lambda found: "".join(_DIGITS.findall(found[0])), text))
+    return Counter(run.lstrip("0") for run in joined if len(run.lstrip("0")) > 1)
+
+
+def same_numbers(one: str, other: str) -> bool:
+    """Whether two texts have the same numbers, or a list of the same numbers: 100, 200 may be written as 100 200."""
+    return numbers(one) == numbers(other) or sorted(_runs(one)) == sorted(_runs(other))
+
+
+def _runs(text: str) -> list[str]:
+    """Return the runs of digits of any script, as ASCII digits."""
+    return ["".join(str(unicodedata.decimal(digit)) for digit in run) for run in _DIGITS.findall(text)]
 
 
 def _is_copied(source: str, translation: str, reference: str | None) -> bool:

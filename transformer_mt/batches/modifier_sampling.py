@@ -13,6 +13,7 @@ from transformer_mt.text.modifiers import modified, symbols_in
 from transformer_mt.text.tokenizer import Tokenizer, clean
 
 _SAMPLE = 1000  # the growth of all text is estimated from this many pairs
+_TRIES = 4  # of each modified pair, until it has room
 _MARGIN = 1.5  # room for this many times the mean growth, because some batches grow more
 
 
@@ -36,15 +37,25 @@ class ModifierSampler:
     ) -> EncodedCorpus:
         """Return these pairs, some of them modified, numbered from 0.
 
-        The result is a pure function of the arguments. A pair keeps its text if a side of it would have more than
-        `longest` pieces, or if all sentences of this side together would have more than `total`: (source, target).
+        The result is a pure function of the arguments. A pair is modified in another way if a side of it would have
+        more than `longest` pieces, or if all sentences of this side together would have more than `total`: (source,
+        target). It keeps its text if this fails again and again.
         """
-        sides = sentences_of(corpus.source, pairs), sentences_of(corpus.target, pairs)
-        rows, *encoded = self._modified(corpus, pairs, sides, Random(f"{seed} {step} {batch}"))
+        sides, random = (
+            (sentences_of(corpus.source, pairs), sentences_of(corpus.target, pairs)),
+            Random(f"{seed} {step} {batch}"),
+        )
+        names = [{name for name, share in self._shares if random.random() < share} for _ in pairs]
+        chosen = [row for row, of_row in enumerate(names) if of_row and not any(UNK in side[row] for side in sides)]
         spare = [most - sum(map(len, side)) for side, most in zip(sides, total, strict=True)]
-        for row, *pair in zip(rows, *encoded, strict=True):
-            growth = [len(new) - len(side[row]) for new, side in zip(pair, sides, strict=True)]
-            if max(map(len, pair)) <= longest and all(more <= room for more, room in zip(growth, spare, strict=True)):
+        for _ in range(_TRIES):
+            rows, *encoded = self._modified(chosen, names, corpus, pairs, sides, random)
+            chosen = []
+            for row, *pair in zip(rows, *encoded, strict=True):
+                growth = [len(new) - len(side[row]) for new, side in zip(pair, sides, strict=True)]
+                if max(map(len, pair)) > longest or any(more > room for more, room in zip(growth, spare, strict=True)):
+                    chosen.append(row)
+                    continue
                 spare = [room - more for more, room in zip(growth, spare, strict=True)]
                 for new, side in zip(pair, sides, strict=True):
                     side[row] = new
@@ -63,11 +74,15 @@ class ModifierSampler:
         return max(longest, int(tokens_per_batch / (1 + _MARGIN * max(growth, 0.0))))
 
     def _modified(
-        self, corpus: EncodedCorpus, pairs: NDArray[np.int64], sides: tuple[list[list[int]], ...], random: Random
+        self,
+        chosen: list[int],
+        names: Sequence[set[str]],
+        corpus: EncodedCorpus,
+        pairs: NDArray[np.int64],
+        sides: tuple[list[list[int]], ...],
+        random: Random,
     ) -> tuple[list[int], list[list[int]], list[list[int]]]:
-        """Return the rows whose text changes, and the ids of their new sources and targets."""
-        names = [{name for name, share in self._shares if random.random() < share} for _ in pairs]
-        chosen = [row for row, of_row in enumerate(names) if of_row and not any(UNK in side[row] for side in sides)]
+        """Return those of the chosen rows whose text changes, and the ids of their new sources and targets."""
         of_corpora = np.searchsorted(np.cumsum(corpus.sizes), pairs, side="right")
         rows, sources, targets = list[int](), list[str](), list[str]()
         for row in chosen:

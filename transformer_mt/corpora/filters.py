@@ -9,7 +9,7 @@ from operator import add
 
 import regex
 
-from transformer_mt.base.doubts import numbers
+from transformer_mt.base.doubts import same_numbers
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.corpora.corpus import BAD_LINE, LOW_SCORE, OTHER_LANGUAGES
 from transformer_mt.corpora.opening import place_of
@@ -99,7 +99,7 @@ class TextFilters:
         of_source, of_target = self.sides[languages]
         if reason := of_source.reason(source) or of_target.reason(target):
             return reason
-        return "number_mismatch" if settings.number_mismatch and numbers(source) != numbers(target) else None
+        return "number_mismatch" if settings.number_mismatch and not same_numbers(source, target) else None
 
 
 @dataclass(frozen=True)

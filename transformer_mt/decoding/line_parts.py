@@ -58,24 +58,30 @@ class Tags:
     def check(self, tag: str | None) -> None:
         """Raises TranslationError if the tag of an option --tag has a token that the model does not have."""
         if tag is not None and (unknown := [token for token in tag.split() if token not in self.tokens]):
-            has = f"its tags are {', '.join(self.tokens)}" if self.tokens else "it was trained without tags"
-            raise TranslationError(f"--tag {tag}: the model does not know {unknown[0]}; {has}")
+            raise TranslationError(f"--tag {tag}: the model does not know {unknown[0]}; {self._known}")
 
     def warning(self, lines: Sequence[str], line_numbers: Iterable[int]) -> str | None:
-        """Return a warning about the first line without a tag of training, if all sources had one; else None.
+        """Return a warning about the first line with an unknown tag of a language, or without a tag that all had.
 
         `line_numbers` has a number for each line, which the warning uses; it may be longer.
         """
-        if not self.always:
-            return None
         for number, line in zip(line_numbers, lines, strict=False):
-            if line.strip() and self.parted(line)[0] not in self.trained:
-                return (
-                    f"warning: line {number} does not begin with {' or '.join(self.trained)}, but every line did in "
-                    "training: its translation is a matter of chance. This warning comes only once, but there may be "
-                    "more such lines"
-                )
+            tag, text = self.parted(line)
+            if unknown := _LANGUAGE_TAG.match(text):
+                wrong = f"has the tag {unknown[1]}, which the model reads as text ({self._known})"
+            elif self.always and line.strip() and tag not in self.trained:
+                wrong = f"does not begin with {' or '.join(self.trained)}, but every line did in training"
+            else:
+                continue
+            return (
+                f"warning: line {number} {wrong}: its translation is a matter of chance. This warning comes only once, "
+                "but there may be more such lines"
+            )
         return None
+
+    @property
+    def _known(self) -> str:
+        return f"its tags are {', '.join(self.tokens)}" if self.tokens else "it was trained without tags"
 
     @cached_property
     def _token(self) -> re.Pattern[str]:
@@ -88,6 +94,7 @@ class Tags:
 
 
 NO_TAGS = Tags()
+_LANGUAGE_TAG = re.compile(r"\s*(<2[^\W\d_][\w-]+>)")  # as in <2de> and <2zh-TW>
 
 
 def together(lengths: Sequence[int], most_sentences: int, most_pieces: int) -> Iterator[tuple[int, int]]:
@@ -198,7 +205,7 @@ class LineCutter:
             first_units = self._first_units(sentences, frames[line][0], languages[0])
             for (ids, space), first_unit in zip(sentences, first_units, strict=True):
                 sentence = Sentence(ids, [] if parts else prefix, number)
-                space = _space_between(space, languages[1])
+                space = space_between(space, languages[1])
                 part = Part(line, sentence, first_unit, space, len(tag_ids), languages, frames[line])
                 parts += [part] if len(tag_ids) + len(ids) <= self.max_positions else self._cut(part)
             # Parts with different numbers draw different random numbers; part 0 keeps the number of its line.
@@ -335,11 +342,11 @@ class LineCutter:
         )
         for start, stop in found:
             sentence = Sentence([*ids[start:stop], end], [] if start else part.sentence.prefix, part.sentence.number)
-            space = _space_between("", part.languages[1]) if start else part.space
+            space = space_between("", part.languages[1]) if start else part.space
             yield replace(part, sentence=sentence, first_unit=part.first_unit + units[start].start, space=space)
 
 
-def _space_between(space: str, target_language: str) -> str:
+def space_between(space: str, target_language: str) -> str:
     """The line's own white space. A plain space replaces tabs, which separate columns of output, and other signs."""
     if short_code(target_language) in _NO_SPACE_BETWEEN_SENTENCES:
         return ""

@@ -8,7 +8,7 @@ form, and drops all text in HTML that is deeper than 256 elements.
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from itertools import accumulate
 from typing import Literal
@@ -34,6 +34,8 @@ class Token:
     """The text without entities."""
     is_kept: bool = False
     """Whether the tag says translate="no"."""
+    attributes: list[tuple[str, str | None]] = field(default_factory=list)
+    """Names and values of attributes that may be translated. XML has none: only HTML says which ones are text."""
     raw: str = ""
     parent: int = -1
     """The index of the open tag around it, or -1."""
@@ -55,7 +57,8 @@ def tokens_of(text: str, form: Form) -> list[Token]:
         token, end = tokens[index], index + 1
         if token.kind == "open" and (token.is_kept or token.name in _UNTOUCHED):
             end = token.end + token.is_matched
-            token = Token("point", token.name, raw="".join(one.raw for one in tokens[index:end]))
+            raw = "".join(one.raw for one in tokens[index:end])
+            token = Token("point", token.name, attributes=token.attributes, raw=raw)
         found.append(token)
         index = end
     _match(found)
@@ -104,10 +107,12 @@ class _HtmlReader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         is_kept = any(name == "translate" and (value or "").lower() == "no" for name, value in attrs)
-        self._add(Token("point" if tag in _VOID else "open", tag, is_kept=is_kept))
+        attributes = [] if is_kept else attrs
+        self._add(Token("point" if tag in _VOID else "open", tag, is_kept=is_kept, attributes=attributes))
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add(Token("point", tag))
+        self.handle_starttag(tag, attrs)
+        self.found[-1][1].kind = "point"
 
     def handle_endtag(self, tag: str) -> None:
         self._add(Token("close", tag))
@@ -130,7 +135,8 @@ def _html_tokens(text: str) -> list[Token]:
     end = len(text) if comment < 0 else comment
     tag = re.compile("<[a-zA-Z/!?]").search(text, text.rfind(">", 0, end) + 1, end)
     end = tag.start() if tag else end
-    found = [*_HtmlReader(text[:end]).found, (end, Token("point"))]
+    # </> means nothing, and the parser would skip it: here it counts as an empty comment, which is as long.
+    found = [*_HtmlReader(text[:end].replace("</>", "<!>")).found, (end, Token("point"))]
     return _with_raw(found, len(text), lambda begin, end: text[begin:end])
 
 

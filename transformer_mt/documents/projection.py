@@ -30,11 +30,12 @@ def projected(segment: Segment, translation: str, pairs: Iterable[Span], spaced:
     """
     text = translation.strip()
     if len(segment.nodes) == 1:
-        return segment.head + _escaped(text) + segment.tail
+        return segment.head + escaped(text) + segment.tail
     return segment.head + "".join(_written(_Projection(segment, text, pairs, spaced), text)) + segment.tail
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return a text as HTML and XML write it between tags."""
     return html.escape(_FORBIDDEN.sub("\ufffd", text), quote=False)
 
 
@@ -189,7 +190,7 @@ def _written(projection: _Projection, text: str) -> Iterator[str]:
         if isinstance(item, tuple):
             around = text[:end][-1:].isalnum(), text[item[0] :][:1].isalnum()
             yield from _between(waiting, text[end : item[0]], around, is_first=end == 0, is_last=item[0] == len(text))
-            yield _escaped(text[slice(*item)])
+            yield escaped(text[slice(*item)])
             waiting, end = [], item[1]
         else:
             waiting.append(item)

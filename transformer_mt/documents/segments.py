@@ -141,7 +141,9 @@ class _Reader:
     def _add_point(self, parent: int, tokens: Sequence[Token]) -> None:
         """Add a point: one token, or those of an element without text."""
         inside = tokens if len(tokens) == 1 else tokens[1:-1]
-        is_wide = any(token.kind != "close" and token.name != "wbr" and token.raw[:4] != "<!--" for token in inside)
+        is_wide = any(
+            token.kind != "close" and token.name != "wbr" and token.raw[:4] not in ("<!--", "</>") for token in inside
+        )
         raw = "".join(token.raw for token in tokens)
         self.last_point = Node(parent, raw, "", self.length, self.length, is_wide, self.after_space)
         last = self.parts[-1][-1] if self.parts else " "

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.base.doubts import DOUBTS, doubts, numbers
+from transformer_mt.base.doubts import DOUBTS
 from transformer_mt.base.memory import peak_memory
-from transformer_mt.base.wording import LineProgress, counted
+from transformer_mt.base.wording import LineProgress, counted, cut
 from transformer_mt.corpora.text_files import InvalidText
-from transformer_mt.decoding.translation import BLANK, Translation
+from transformer_mt.decoding.translation import BLANK, Translation, doubtful
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import finite
@@ -49,7 +49,7 @@ class TranslationSummary:
         if best.num_parts > 1:
             self.num_split += 1
             self.num_parts += best.num_parts
-        kinds = [] if source is None else _doubts(source, best)
+        kinds = [] if source is None else doubtful(source, best)[0]
         kinds += ["short"] * best.is_short + ["at_limit"] * best.at_limit
         for kind in kinds:
             self.doubtful[kind].append(line)
@@ -62,11 +62,14 @@ class TranslationSummary:
             else:
                 vars(self)[name] += count
 
-    def text(self, num_before: int = 0) -> str:
-        """Return a line of numbers, and warnings. The time is without that for `num_before` lines of earlier starts."""
+    def text(self, num_before: int = 0, texts: Sequence[str] | None = None) -> str:
+        """Return a line of numbers, and warnings. The time is without that for `num_before` lines of earlier starts.
+
+        What was translated are the `texts` of a document, if they are given, and otherwise lines.
+        """
         now = self.num_lines - num_before
         rate = f"in {self.seconds:.1f} s, {now / max(self.seconds, 1e-9):,.1f} a second"
-        lines = f"{counted(self.num_lines, 'line')} {rate}"
+        lines = f"{counted(self.num_lines, 'line' if texts is None else 'text')} {rate}"
         if num_before:
             lines = f"{counted(self.num_lines, 'line')}, {num_before:,} of them by earlier starts"
             lines += f"; the others {rate}" if now else ""
@@ -74,19 +77,16 @@ class TranslationSummary:
             f"{lines}; {self.num_blank:,} blank; {self.num_split:,} split into {counted(self.num_parts, 'part')}; "
             f"peak memory {peak_memory() / 1e6:,.0f} MB"
         )
-        return "\n".join([counts, *(f"warning: {warning}" for warning in self.warnings())])
+        return "\n".join([counts, *(f"warning: {warning}" for warning in self.warnings(texts))])
 
-    def warnings(self) -> Iterator[str]:
+    def warnings(self, texts: Sequence[str] | None = None) -> Iterator[str]:
         """Yield a sentence with the reason for each kind of translation that the user should look at."""
+        noun = "line" if texts is None else "text"
         for kind, lines in self.doubtful.items():
             if lines:
-                yield f"the translation of {counted(len(lines), 'line')} {_WARNINGS[kind]}: look at {_first_of(lines)}"
-
-
-def _first_of(lines: Sequence[int]) -> str:
-    """Return the numbers of the first lines, as in `lines 3, 17`."""
-    shown = ", ".join(str(line) for line in lines[:_MOST_SHOWN])
-    return f"line{'' if len(lines) == 1 else 's'} {shown}" + (", …" if len(lines) > _MOST_SHOWN else "")
+                shown = [str(n) if texts is None else f'{n} "{cut(texts[n - 1], 30)}"' for n in lines[:_MOST_SHOWN]]
+                look = f"look at {noun}{'s' * (len(lines) > 1)} {', '.join(shown)}" + ", …" * (len(lines) > _MOST_SHOWN)
+                yield f"the translation of {counted(len(lines), noun)} {_WARNINGS[kind]}: {look}"
 
 
 @dataclass(frozen=True)
@@ -157,17 +157,12 @@ def _fields(translation: Translation, form: OutputForm, source: str) -> dict[str
         fields["short"] = True
     if translation.at_limit:
         fields["at_limit"] = True
-    if doubtful := _doubts(source, translation):
-        fields["doubts"] = doubtful
-    if "numbers" in doubtful:
-        before, after = numbers(source), numbers(translation.text)
-        missing, invented = before - after, after - before
-        fields["numbers"] = {"missing": [*missing.elements()], "invented": [*invented.elements()]}
+    kinds, numbers = doubtful(source, translation)
+    if kinds:
+        fields["doubts"] = kinds
+    if numbers is not None:
+        fields["numbers"] = numbers
     return fields
-
-
-def _doubts(source: str, translation: Translation) -> list[str]:
-    return [] if translation == BLANK else doubts(source, translation.text)
 
 
 def _pharaoh(translation: Translation) -> str:

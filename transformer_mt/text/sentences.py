@@ -33,6 +33,7 @@ _END_WITHOUT_SPACE = re.compile(
 _CODE = re.compile(r"[\\_=<>`\[\]{}#*|;]|://")
 # So do addresses, which have such signs or several stops, and a few names with capitals.
 _NAME = re.compile(r"[@/:&$]|\..*\.\w|\.(?:Com|Org|Net|Js)\b", re.DOTALL)
+_NAMES_WITH_MARKS = frozenset("Jeopardy Joomla Kahoot Yahoo Yum".split())  # as in Yahoo!Mail and Yahoo! Mail
 _LONGEST_NAME = 80  # characters on each side of the stop
 
 # A name or a number follows these abbreviations, so they end no sentence: English, German, French, Spanish, Italian,
@@ -87,14 +88,14 @@ def _ends(line: str, match: re.Match[str], *, ordinals: bool, has_capitals: bool
     # In a script without capitals, or a line without capitals, a sentence may begin with a small letter.
     if not letter or (letter.islower() and has_capitals):
         return False
-    if match["marks"] != ".":
-        return True
     window = line[max(0, match.start() - _LONGEST_ABBREVIATION) : match.start()]
     before, word = _last_word(window)
+    if match["marks"] != ".":
+        return word not in _NAMES_WITH_MARKS
     if word.isdecimal():
         begins_an_item = not before or before[-1] in MARKS  # an item of a list, as in "1. Mix. 2. Bake."
         return not begins_an_item and not (ordinals and len(word) <= 2)  # a year may end a sentence
-    lower = re.split("['’]", word.lower())[-1]  # as in "l'Ing."
+    lower = re.split("['’]|[.](?=[A-Z])", word)[-1].lower()  # as in "l'Ing.", or where a space is missing
     dotted = all(len(part) <= 2 and part.isalpha() for part in word.split("."))  # "z.B", "U.S"; an initial, too
     is_word_alone = "." not in word and len(word) != 1
     return not (
@@ -114,9 +115,9 @@ def _ends_without_space(line: str, match: re.Match[str]) -> bool:
     is_letter = len(word) == 1 and (match["joined"] or (match["next"] and match["next"][-1].islower()))  # I am, I'm
     if not (word[0].isupper() and (word[1:].islower() or is_letter)):
         return False
-    if match["marks"] != ".":
-        return True
     last = re.split(rf"(?!{_LETTER}).", before)[-1]
+    if match["marks"] != ".":
+        return last not in _NAMES_WITH_MARKS
     is_word = last.islower() or (last.istitle() and len(word) > 1)
     return is_word and last.lower() not in _BEFORE_A_NAME and bool(match["next"] or match["joined"])
 
