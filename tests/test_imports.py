@@ -60,6 +60,7 @@ PORCH = {
         "train",
         "average",
         "translate",
+        "serve",
         "score",
         "rerank",
         "evaluate",

@@ -84,7 +84,7 @@ async def _serve(models: Sequence["Model"], limits: "Limits", listener: socket.s
     import uvicorn
 
     from transformer_mt.serving.app import application
-    from transformer_mt.serving.connections import Connection
+    from transformer_mt.serving.gate import Connection
     from transformer_mt.serving.measures import JsonLines
     from transformer_mt.serving.service import Service
 

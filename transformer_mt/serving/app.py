@@ -20,7 +20,11 @@ from transformer_mt.serving.service import Service
 from transformer_mt.serving.v1 import V1
 
 _PAGE = Path(__file__).with_name("page")
-_PAGE_FILES = {"/": ("index.html", "text/html"), "/page.css": ("page.css", "text/css"), "/page.js": ("page.js", "text/javascript")}
+_PAGE_FILES = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
 
 
 def application(service: Service, cors: Sequence[str] = ()) -> Gate:

@@ -1,4 +1,4 @@
-"""Everything a request passes on its way in and out: limits of its body, headers, the access log and metrics."""
+"""What every request passes: time limits, the largest size, headers of security, the access log and metrics."""
 
 import asyncio
 import time
@@ -7,9 +7,10 @@ import traceback
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from transformer_mt.serving.limits import Limits
-from transformer_mt.serving.measures import Handled, Measures
+from transformer_mt.serving.measures import Measures
 
 _SECURITY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -43,18 +44,7 @@ class Gate:
         except Exception as error:  # the application has answered already
             failure = [type(error).__name__, *_places(error)]
         finally:
-            client = scope.get("client") or ("",)
-            self.measures.handled(
-                Handled(
-                    method=scope["method"],
-                    route=getattr(scope.get("route"), "path", "other"),
-                    status=status,
-                    seconds=time.perf_counter() - begun,
-                    sentences=scope.get("state", {}).get("sentences", 0),
-                    client=client[0],
-                    failure=failure,
-                )
-            )
+            self.measures.handled(scope, status, time.perf_counter() - begun, failure)
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
         """Return a `receive` that raises HTTPException for a body that is too large, or too long on its way."""
@@ -81,3 +71,26 @@ class Gate:
 def _places(error: BaseException) -> list[str]:
     """Where in the code an error was raised. Its message stays out, because it may quote a text."""
     return [f"{place.filename}:{place.lineno} {place.name}" for place in traceback.extract_tb(error.__traceback__)]
+
+
+_SECONDS = 30.0  # how long the head of a request may be on its way
+
+
+class Connection(H11Protocol):
+    """A connection of uvicorn, which by itself would wait without end for the rest of the head of a request."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._close_without_request(None)
+
+    def on_response_complete(self) -> None:
+        answered = self.cycle
+        super().on_response_complete()
+        self._close_without_request(answered)
+
+    def _close_without_request(self, last: object) -> None:
+        def close() -> None:
+            if self.cycle is last:
+                self.transport.close()
+
+        self.loop.call_later(_SECONDS, close)

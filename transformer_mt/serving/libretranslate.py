@@ -1,9 +1,11 @@
 """The routes of LibreTranslate's API, for the clients that exist for it."""
 
+import secrets
+import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import PurePath
-from typing import Any, Literal, get_args
+from typing import Any
 
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -12,16 +14,39 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from transformer_mt.base.wording import cut
-from transformer_mt.serving.fields import json_object, key_of
-from transformer_mt.serving.jobs import Job, text_of
-from transformer_mt.serving.kept_files import KeptFiles
-from transformer_mt.serving.limits import MOST_ALTERNATIVES, MOST_FIELDS, num_sentences
+from transformer_mt.serving.jobs import Form, Job, text_of
+from transformer_mt.serving.limits import MOST_ALTERNATIVES, MOST_FIELDS, json_object, num_sentences
 from transformer_mt.serving.served_languages import name_of
-from transformer_mt.serving.service import AUTO, Direction, Service
+from transformer_mt.serving.service import Direction, Service
 
-Form = Literal["text", "html", "xml", "srt", "po"]
 _FORMS: dict[str, Form] = {".txt": "text", ".html": "html", ".xml": "xml", ".srt": "srt", ".po": "po"}
 _DETECTED = 3  # languages in an answer of /detect
+_SECONDS, _MOST_BYTES = 600.0, 2**26  # how long translations of files are kept, and how much of them
+
+
+class KeptFiles:
+    """The newest files, for ten minutes, up to 64 MiB together."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[float, bytes]] = {}
+
+    def keep(self, content: bytes, ending: str) -> str:
+        """Keep a file. Returns its name, which is random and has this ending."""
+        name = secrets.token_urlsafe(24) + ending
+        self._files[name] = time.monotonic() + _SECONDS, content
+        while sum(len(kept) for _, kept in self._files.values()) > _MOST_BYTES:
+            del self._files[next(iter(self._files))]  # the oldest
+        self._forget()
+        return name
+
+    def get(self, name: str) -> bytes | None:
+        """Return a file, or None if it is not kept (any longer)."""
+        self._forget()
+        return self._files[name][1] if name in self._files else None
+
+    def _forget(self) -> None:
+        now = time.monotonic()
+        self._files = {name: file for name, file in self._files.items() if file[0] > now}
 
 
 class LibreTranslate:
@@ -80,7 +105,10 @@ class LibreTranslate:
         others = [dict.fromkeys(text_of(found, rank) for rank in ranks) for found in answer.texts]
         return (
             [found if found.strip() else text for text, found in zip(texts, best, strict=True)],
-            [[other for other in each if other.strip() and other != found] for found, each in zip(best, others, strict=True)],
+            [
+                [other for other in each if other.strip() and other != found]
+                for found, each in zip(best, others, strict=True)
+            ],
         )
 
     async def detect(self, request: Request) -> Response:
@@ -146,14 +174,14 @@ class LibreTranslate:
         return JSONResponse({"status": "ok"})
 
     async def _fields(self, request: Request) -> dict[str, Any]:
-        """The fields of a request: of its JSON, or of its query string and its form. Raises HTTPException for the key."""
+        """The fields of a request: of its JSON, or of its query string and its form. Checks the API key."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
             fields = json_object(await request.body())
         else:
             form = await request.form(max_files=1, max_fields=MOST_FIELDS, max_part_size=self.service.limits.body)
             given = [*request.query_params.items(), *form.items()]
             fields = {name: value.replace("\r\n", "\n") if isinstance(value, str) else value for name, value in given}
-        self.service.limits.check_key(key_of(request, fields.get("api_key")))
+        self.service.limits.check_key(request, fields.get("api_key"))
         return fields
 
 
@@ -171,10 +199,11 @@ def _text(fields: dict[str, Any], name: str) -> str:
 
 
 def _form(fields: dict[str, Any]) -> Form:
-    form = fields.get("format") or "text"
-    if form not in ("text", "html"):
-        raise HTTPException(400, f"{cut(str(form), 20)} format is not supported")
-    return form
+    match fields.get("format") or "text":
+        case "text" | "html" as form:
+            return form
+        case other:
+            raise HTTPException(400, f"{cut(str(other), 20)} format is not supported")
 
 
 def _alternatives(fields: dict[str, Any]) -> int:

@@ -5,8 +5,11 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from pydantic_core import from_json
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.base.wording import counted
@@ -39,10 +42,15 @@ class Limits:
         """The most bytes of a request: a character takes up to 12 in JSON and in forms."""
         return 12 * self.characters + 2**16
 
-    def check_key(self, given: str) -> None:
-        """Raises HTTPException without a known key. How long it takes does not depend on how much of a key is right."""
+    def check_key(self, request: Request, field: object) -> None:
+        """Raises HTTPException without a known key, in the field api_key or in the header Authorization: Bearer.
+
+        How long it takes does not depend on how much of a key is right.
+        """
         if not self.keys:
             return
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        given = field if field and isinstance(field, str) else bearer.strip() if scheme.lower() == "bearer" else ""
         if not given:
             raise HTTPException(400, "Please contact the server operator to get an API key")
         digest = hashlib.sha256(given.encode()).digest()
@@ -55,6 +63,17 @@ class Limits:
         for size, limit in ((len(texts), self.texts), (characters, self.characters)):
             if size > limit:
                 raise HTTPException(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """Parse an object of JSON. Raises HTTPException. No text has half a surrogate pair, which UTF-8 cannot write."""
+    try:
+        fields = from_json(body, allow_inf_nan=False)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise HTTPException(400, "Invalid JSON format")
+    return fields
 
 
 def num_sentences(texts: Sequence[str]) -> int:

@@ -4,29 +4,13 @@ import json
 import logging
 import sys
 import time
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
+from starlette.types import Scope
 
 if TYPE_CHECKING:
     from transformer_mt.serving.service import Service
-
-
-@dataclass(frozen=True)
-class Handled:
-    """A request that has been answered, or whose client has left."""
-
-    method: str
-    route: str
-    """The path of the route, such as /download_file/{name}; "other" for an unknown path."""
-    status: int
-    seconds: float
-    sentences: int
-    client: str
-    """The address of the client."""
-    failure: list[str] | None
-    """The kind of an unexpected error, and the places in the code that it went through."""
 
 
 class Measures:
@@ -56,21 +40,26 @@ class Measures:
         waiting = Gauge(f"{name}_waiting_sentences", "Sentences that wait or are being translated", registry=registry)
         waiting.set_function(lambda: service.waiting)
 
-    def handled(self, request: Handled) -> None:
-        """Count and log a request."""
-        method = request.method if request.method in ("GET", "HEAD", "POST", "OPTIONS") else "other"
-        self._requests.labels(method, request.route, request.status).inc()
-        self._seconds.labels(method, request.route).observe(request.seconds)
-        if request.sentences and request.status == 200:
-            self._sentences.inc(request.sentences)
-            self._sizes.observe(request.sentences)
-        fields = asdict(request) | {"method": method, "seconds": round(request.seconds, 4)}
-        log_line({name: value for name, value in fields.items() if value is not None})
+    def handled(self, scope: Scope, status: int, seconds: float, failure: list[str] | None) -> None:
+        """Count and log a request. `failure` is the kind of an unexpected error, and where in the code it arose."""
+        method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "OPTIONS") else "other"
+        route = getattr(scope.get("route"), "path", "other")  # such as /download_file/{name}, without the name
+        sentences = scope.get("state", {}).get("sentences", 0)
+        self._requests.labels(method, route, status).inc()
+        self._seconds.labels(method, route).observe(seconds)
+        if sentences and status == 200:
+            self._sentences.inc(sentences)
+            self._sizes.observe(sentences)
+        client = (scope.get("client") or ("",))[0]
+        fields = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4), "client": client}
+        log_line(fields | {"sentences": sentences} | ({"failure": failure} if failure else {}))
 
 
 def log_line(fields: dict[str, object]) -> None:
     """Write a line of JSON with the time to standard error."""
-    print(json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **fields}), file=sys.stderr, flush=True)
+    print(
+        json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **fields}), file=sys.stderr, flush=True
+    )
 
 
 class JsonLines(logging.Handler):

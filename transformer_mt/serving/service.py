@@ -75,7 +75,7 @@ class Service:
         return direction
 
     async def answer(self, direction: Direction, job: Job) -> Answer:
-        """Translate a job, with the tag of the direction. Raises HTTPException if too many sentences wait, or after the seconds of the limits."""
+        """Translate a job, with the tag of the direction. Raises HTTPException, also if there is too much to do."""
         self._checked(direction)
         model, tag = self.pairs[direction.source, direction.target]
         size = num_sentences(job.texts)

@@ -2,17 +2,22 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,  # pydantic needs this TypedDict before Python 3.12
+)
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from typing_extensions import TypedDict
 
-from transformer_mt.serving.fields import json_object, key_of
-from transformer_mt.serving.jobs import Found, Job, Sentence, text_of
-from transformer_mt.serving.limits import MOST_ALTERNATIVES, WIDEST_BEAM, num_sentences
+from transformer_mt.serving.jobs import Form, Found, Job, Sentence, text_of
+from transformer_mt.serving.limits import MOST_ALTERNATIVES, WIDEST_BEAM, json_object, num_sentences
 from transformer_mt.serving.service import Direction, Service
 
 
@@ -32,7 +37,7 @@ class Wanted(BaseModel):
     target: str | None = None
     text: str | None = None
     texts: Annotated[list[str], Field(min_length=1)] | None = None
-    format: Literal["text", "html", "xml", "srt", "po"] = "text"
+    format: Form = "text"
     n_best: Annotated[int, Field(ge=1, le=MOST_ALTERNATIVES + 1)] = 1
     prefixes: list[str] | None = None
     terms: list[Term] = []
@@ -55,11 +60,11 @@ class FoundJson(TypedDict):
 
 
 class SentenceJson(FoundJson):
-    """A sentence of a text, with the white space before it and its best translation."""
+    """A sentence of a text, the white space before it and before its translation, and its best translation."""
 
     source: str
     space: str
-    target_space: NotRequired[str]
+    target_space: str
     alternatives: list[FoundJson]
 
 
@@ -112,7 +117,7 @@ class V1:
 
     async def translate(self, request: Request) -> Response:
         fields = json_object(await request.body())
-        self.service.limits.check_key(key_of(request, fields.get("api_key")))
+        self.service.limits.check_key(request, fields.get("api_key"))
         wanted = _wanted(fields)
         texts = [wanted.text] if wanted.text is not None else wanted.texts or []
         terms = tuple((term.source, tuple(term.targets)) for term in wanted.terms)
@@ -170,10 +175,14 @@ def _translation(sentences: Sequence[Sentence]) -> TranslationJson:
 
 def _sentence(sentence: Sentence) -> SentenceJson:
     best, *others = map(_found, sentence.translations)
-    found = SentenceJson(source=sentence.source, space=sentence.space, alternatives=others, **best)
-    if sentence.target_space is not None:
-        found["target_space"] = sentence.target_space
-    return found
+    target_space = sentence.space if sentence.target_space is None else sentence.target_space
+    return {
+        "source": sentence.source,
+        "space": sentence.space,
+        "target_space": target_space,
+        "alternatives": others,
+        **best,
+    }
 
 
 def _found(found: Found) -> FoundJson:
