@@ -33,7 +33,7 @@ pause. Standard error has a line of JSON for each request, without texts and key
 The exit status is 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM."""
 
 _CONNECTIONS = 500
-_INSTALL = "Install it: `pip install 'transformer-mt[serve]'`"
+_INSTALL = "Install all: `python -m pip install prometheus-client py3langid python-multipart starlette uvicorn`"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
