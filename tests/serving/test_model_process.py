@@ -229,10 +229,12 @@ from transformer_mt.serving.model_process import Model
 async def main():
     model = Model([Path(sys.argv[1])], EngineOptions(device="cpu", workers=1))
     await model.start()
+    asked = asyncio.ensure_future(model.answer(Job(("The house.",) * 100_000)))
+    await model.answer(Job(("The house.",)))  # now the process has the long job
     print(*[process.pid for process in multiprocessing.active_children()], "torch" in sys.modules, flush=True)
     if sys.argv[2] == "ends":
         return
-    await model.answer(Job(("The house.",) * 100_000))
+    await asked
 
 if __name__ == "__main__":
     asyncio.run(main())

@@ -104,10 +104,11 @@ def answer(translator: Translator, job: Job) -> Answer:
 
 def _decoding(decoding: DecodingConfig, job: Job) -> DecodingConfig:
     """The settings of a job. Raises ConfigError for a setting that is not allowed."""
-    if job.protect == "never":  # a pattern of the model's own settings contradicts it
-        decoding = decoding.model_copy(update={"protect_pattern": None})
+    if job.protect is not None:
+        pattern = None if job.protect == "never" else decoding.protect_pattern  # together they are not allowed
+        decoding = decoding.model_copy(update={"protect": job.protect, "protect_pattern": pattern})
     beam_size = job.beam_size or max(decoding.beam_size, job.n_best)
-    return changed(decoding, {"n_best": job.n_best, "beam_size": beam_size, "protect": job.protect})
+    return changed(decoding, {"n_best": job.n_best, "beam_size": beam_size})
 
 
 def _document(translator: Translator, decoding: DecodingConfig, job: Job, text: str) -> Sentence:

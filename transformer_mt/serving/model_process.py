@@ -129,10 +129,14 @@ class Model:
         """The process for the next job, when it is ready. If it has died, or could not load the model, a new one."""
         if self._current.done() and (self._current.exception() or not self._current.result().is_alive):
             self._renew()
-        try:
-            return await asyncio.shield(self._current)  # others wait for it too, if this asker goes away
-        except UserError as error:
-            raise Unavailable(f"the model cannot be loaded again: {error}") from None
+        while True:
+            current = self._current
+            try:
+                process = await asyncio.shield(current)  # others wait for it too, if this asker goes away
+            except UserError as error:
+                raise Unavailable(f"the model cannot be loaded again: {error}") from None
+            if current is self._current:  # else it was replaced meanwhile
+                return process
 
     def _renew(self) -> None:
         def log_error(task: "asyncio.Task[_Process]") -> None:
@@ -205,7 +209,8 @@ class _Process:
     async def end(self) -> None:
         """End it when all jobs are answered."""
         self._is_ending = True
-        self._sender.submit(self._send, None)  # it answers first what was sent before
+        if self.is_alive:
+            self._sender.submit(self._send, None)  # it answers first what was sent before
         await self._has_ended.wait()
 
     async def kill(self) -> None:
