@@ -85,7 +85,6 @@ function request(texts, more) {
 }
 
 function showProblem(error, again) {
-  if (error.name === "AbortError") return;
   if (!(error instanceof Problem)) console.error(error);
   const box = $("problem"), button = box.querySelector("button");
   box.querySelector("p").textContent = error instanceof Problem ? error.message : "The page cannot use the server's answer.";
