@@ -38,6 +38,7 @@ BELOW = {
     "training/scale": {"batches", "kernels"},
     "evaluation": {"batches", "corpora", "decoding", "marian", "preparing", "settings", "storage", "text"},
     "exporting": {"decoding", "marian", "models", "settings", "storage", "text"},
+    "serving": {"decoding", "settings", "text"},
     "training": {"batches", "kernels", "models", "settings", "training/scale"},
     "terminal": {"corpora", "decoding", "evaluation", "marian", "settings", "storage", "text", "training/scale"},
     "training/run": {
@@ -59,6 +60,7 @@ PORCH = {
         "train",
         "average",
         "translate",
+        "serve",
         "score",
         "rerank",
         "evaluate",

@@ -193,25 +193,36 @@ class Translator(ModelOfText):
         *,
         tag: str | None = None,
         progress: Callable[[float], None] | None = None,
+        at_once: int | None = None,
     ) -> str:
         """Translate the text of a document, or of a part of a page, and keep all else in it: see docs/real_text.md.
 
-        `tag` is put before each text that the model reads. `progress` counts texts. Raises TranslationError as
+        `tag` is put before each text that the model reads. `progress` counts texts. `at_once` is the most texts that
+        are translated together; fewer let other threads have their turn between them. Raises TranslationError as
         `translate_document` in documents/ does, and the errors of `translations`.
         """
         from transformer_mt.documents.document import translate_document  # here, because most calls translate lines
 
-        languages = self.tags.languages.get(tag or "", self.cutter.languages)
-        num_tag_words = len(split_units(tag or "", has_spaces(languages[0])))
-
         def translate(texts: list[str]) -> list[tuple[str, list[tuple[int, int]]]]:
-            lines = [tagged(tag, text) for text in texts]
-            found = self.translations(lines, decoding, alignment=True, scores=False, progress=progress)
-            pairs_of = [best.alignment or [] for best, *_ in found]
-            without_tag = [[(source - num_tag_words, target) for source, target in pairs] for pairs in pairs_of]
-            return list(zip([best.text for best, *_ in found], without_tag, strict=True))
+            lines, step = [tagged(tag, text) for text in texts], at_once or max(1, len(texts))
+            slices = [lines[start : start + step] for start in range(0, len(lines), step)]
+            found = [
+                best
+                for each in slices
+                for best, *_ in self.translations(each, decoding, alignment=True, scores=False, progress=progress)
+            ]
+            return [(best.text, self.without_tag(best.alignment or [], tag)) for best in found]
 
-        return translate_document(text, form, translate, languages)
+        return translate_document(text, form, translate, self.languages(tag))
+
+    def languages(self, tag: str | None = None) -> tuple[str, str]:
+        """The codes of the source and target languages of lines with this tag."""
+        return self.tags.languages.get(tag or "", self.cutter.languages)
+
+    def without_tag(self, pairs: Sequence[tuple[int, int]], tag: str | None) -> list[tuple[int, int]]:
+        """The alignment of a line with this tag as that of its text alone, in which the tag is no word."""
+        num_tag_words = len(split_units(tag or "", has_spaces(self.languages(tag)[0])))
+        return [(source - num_tag_words, target) for source, target in pairs if source >= num_tag_words]
 
     def attention(
         self, source: str, target: str | None = None, decoding: DecodingConfig | None = None

@@ -1,6 +1,7 @@
 """The settings of translation, and the check that a model, its vocabulary and its positions allow them."""
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -128,7 +129,7 @@ class DecodingConfig(Section):
         return self.model_copy(update=widths)
 
 
-def changed(decoding: DecodingConfig, changes: dict[str, float | None]) -> DecodingConfig:
+def changed(decoding: DecodingConfig, changes: Mapping[str, float | str | None]) -> DecodingConfig:
     """Return a copy with these values; None keeps the value of a setting. Raises ConfigError for a wrong value."""
     given = {key: value for key, value in changes.items() if value is not None}
     try:
