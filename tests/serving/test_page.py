@@ -488,3 +488,23 @@ def assert_no_barriers(person: Person) -> None:
     )
     assert person.tab.value(listed) == []
     assert person.tab.value("window.found.passes.length") > 15
+
+
+# ---- The server itself
+
+
+def test_the_page_and_the_server_understand_each_other(tab, server):
+    """Of untrained models, only the form of the answers counts."""
+    person = Person(tab, server)
+    person.tab.open(server.url)
+    person.sees("document.getElementById('target-language').length > 0")
+    person.tab.value(f"{SOURCE}.focus()")
+    person.types("The child sleeps. He sees the house.\n\nThe dog waits.")
+    person.sees(f"{STATUS}.startsWith('3 sentences')")
+    assert person.tab.value("document.querySelectorAll('#output .sentence').length") == 3
+    person.clicks("document.querySelector('#output .word')")
+    person.sees(f"{NUM_OTHERS} > 1")
+    person.types("Kind")
+    person.presses("Enter")
+    person.sees("document.querySelector('.held').textContent.startsWith('Kind')")
+    assert person.tab.value(PROBLEM) == ""
