@@ -46,9 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if len(directories) > 1 and arguments.ensemble:
         raise UserError("--ensemble joins the models of one server: give only one MODEL_DIR, or leave --ensemble out")
     try:
-        import multipart  # noqa: F401
         import prometheus_client  # noqa: F401
         import py3langid  # noqa: F401
+        import python_multipart  # noqa: F401
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
@@ -85,7 +85,7 @@ async def _serve(models: Sequence["Model"], limits: "Limits", listener: socket.s
 
     from transformer_mt.serving.app import application
     from transformer_mt.serving.gate import Connection
-    from transformer_mt.serving.measures import JsonLines
+    from transformer_mt.serving.measures import JsonLines, log_line
     from transformer_mt.serving.service import Service
 
     try:
@@ -107,11 +107,13 @@ async def _serve(models: Sequence["Model"], limits: "Limits", listener: socket.s
         )
         replacing: set[asyncio.Task[None]] = set()  # held here, because the loop holds tasks only weakly
 
-        def replace_models() -> None:
-            for model in models:
-                replacing.add(asyncio.create_task(model.replace()))
+        async def replace_models() -> None:
+            await asyncio.gather(*(model.replace() for model in models))
+            log_line({"level": "info", "message": "SIGHUP: each model is loaded again, if no error is logged before"})
 
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, replace_models)
+        asyncio.get_running_loop().add_signal_handler(
+            signal.SIGHUP, lambda: replacing.add(asyncio.create_task(replace_models()))
+        )
         listener.listen()
         print(_announcement(listener, service), flush=True)
         await server.serve([listener])

@@ -110,7 +110,7 @@ class _Team:
     def __init__(self, work: Callable[[Any], Any], number: int, start: Literal["fork", "spawn"]) -> None:
         self.parent = os.getpid()
         self.members = []
-        with _without_interrupts(), warnings.catch_warnings():
+        with without_interrupts(), warnings.catch_warnings():
             # Python 3.12 warns if a process with threads forks. Our threads hold no lock that a worker takes.
             warnings.simplefilter("ignore", DeprecationWarning)
             context = multiprocessing.get_context(start)
@@ -163,7 +163,7 @@ class _Team:
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
+def without_interrupts() -> Iterator[None]:
     """Delay Ctrl-C for this process. Processes that are started meanwhile never get it, so only this one handles it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -176,7 +176,7 @@ def _serve(connection: "Connection[Any, Any]", work: Callable[[Any], Any], paren
     """Do tasks in a worker process until the parent kills it or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     gc.freeze()  # a collection of objects of the parent takes 0.3 s, and copies the memory that a fork shares
     while True:
         try:
@@ -192,7 +192,7 @@ def _serve(connection: "Connection[Any, Any]", work: Callable[[Any], Any], paren
         connection.send(answer)
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """End this process with its parent. Linux's PR_SET_PDEATHSIG comes too early: when the thread that forked ends."""
     while os.getppid() == parent:
         time.sleep(_CHECK_PARENT)

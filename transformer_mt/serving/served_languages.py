@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
 from transformer_mt.base.languages import short_code
 
 _NAMES = dict(
@@ -51,8 +53,6 @@ class Identifier:
 
     def __init__(self, codes: Iterable[str]) -> None:
         """Languages that the package py3langid does not know are never found."""
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier  # here, because it reads its model on import
-
         self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
         known = set(self._identifier.labels)
         written = {code: {"nb": "no"}.get(short_code(code), short_code(code)) for code in codes}

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from starlette.exceptions import HTTPException
 
@@ -83,14 +84,19 @@ class Service:
         if self.waiting and self.waiting + size > self.limits.queue:
             raise HTTPException(429, "Slowdown: too many sentences are waiting", {"Retry-After": "2"})
         self.waiting += size
+        answering = asyncio.create_task(model.answer(replace(job, tag=tag)))
+        answering.add_done_callback(partial(self._answered, size))
         try:
-            async with asyncio.timeout(self.limits.seconds):
-                return await model.answer(replace(job, tag=tag))
+            # Shielded, because the model process does a job to its end: until then, its sentences count as waiting.
+            return await asyncio.wait_for(asyncio.shield(answering), self.limits.seconds)
         except TimeoutError:
             raise HTTPException(504, f"no answer after {self.limits.seconds:g} seconds: send less text") from None
         except Unavailable:
             raise HTTPException(503, "the model is not available now: try again", {"Retry-After": "10"}) from None
         except UserError as error:
             raise HTTPException(400, str(error)) from None
-        finally:
-            self.waiting -= size
+
+    def _answered(self, size: int, answering: asyncio.Task[Answer]) -> None:
+        self.waiting -= size
+        if not answering.cancelled():
+            answering.exception()  # asked for, as asyncio logs an error that nobody has seen
