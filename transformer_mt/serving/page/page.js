@@ -85,7 +85,6 @@ function request(texts, more) {
 }
 
 function showProblem(error, again) {
-  if (error.name === "AbortError") return;
   if (!(error instanceof Problem)) console.error(error);
   const box = $("problem"), button = box.querySelector("button");
   box.querySelector("p").textContent = error instanceof Problem ? error.message : "The page cannot use the server's answer.";
@@ -140,7 +139,7 @@ function languagesChanged() {
 }
 
 async function detectLanguage(signal) {
-  const sample = source.value.trim().slice(0, 1000);
+  const sample = source.value.trim().slice(0, 300);
   if (fromList.value === "auto" && sample !== state.sample) {
     const [best] = await ask("detect", { q: sample, ...keyField() }, signal);
     state.detected = best?.language ?? null;
@@ -214,7 +213,7 @@ async function translate() {
   try {
     if (source.value.trim()) await translateText(mine.signal);
     else status("");
-    if (mine === running) render();
+    render();
   } catch (error) {
     if (mine === running) showProblem(error, state.languages.length ? translate : start);
   } finally {
@@ -316,20 +315,22 @@ function itemOf(sentence, left, right, offset) {
 }
 
 // The white space before a translated sentence. Languages differ in whether they have any.
-function gap(space, isFirst) {
+function gap(space, isFirst = false) {
   if (isFirst) return space;
   return WITHOUT_SPACES.test(toList.value) ? space.replace(/^ $/, "") : space || " ";
 }
+const gapBefore = (sentence) => sentence.target_space ?? gap(sentence.space);
 
 function showPiece(piece, left, right, offset) {
   const sentences = translated.get(context() + piece.text);
   let end = 0;
   left.append(piece.space);
-  right.append(gap(piece.space, !right.hasChildNodes()));
+  piece.gap = gap(piece.space, !right.hasChildNodes());
+  right.append(piece.gap);
   if (!sentences) right.append(make("span", "waiting", "…"));
   piece.items = sentences?.map((sentence, at) => {
     const start = piece.text.indexOf(sentence.source, end);
-    if (at) right.append(gap(sentence.space, false));
+    if (at) right.append(gapBefore(sentence));
     // If the server has changed the source, its words cannot be found, and are not marked.
     if (start < 0) return itemOf(sentence, make("span"), right, NaN);
     left.append(piece.text.slice(end, start));
@@ -341,19 +342,19 @@ function showPiece(piece, left, right, offset) {
 
 function render() {
   const hadFocus = output.contains(document.activeElement);
-  let offset = 0;
+  let start = 0;
   mirror.replaceChildren();
   output.replaceChildren();
   state.lines = source.value.split("\n").map((line) => {
     const left = mirror.appendChild(make("p")), right = output.appendChild(make("p")), pieces = piecesOf(line);
     right.dir = "auto";
+    let offset = start;
     for (const piece of pieces) {
-      showPiece(piece, left, right, offset + piece.space.length);
-      offset += piece.space.length + piece.text.length;
+      offset += piece.space.length;
+      showPiece(piece, left, right, offset);
+      offset += piece.text.length;
     }
-    const space = line.slice(left.textContent.length);
-    left.append(space);
-    offset += space.length + 1;
+    start += line.length + 1;
     return pieces;
   });
   const items = shownItems(), keys = new Set(items.map((item) => sentenceKey(item.sentence)));
@@ -366,8 +367,8 @@ function render() {
 }
 
 function translation() {
-  return state.lines.map((line) => line.map((piece, nth) => piece.items.map((item, at) =>
-    gap(at ? item.sentence.space : piece.space, !nth && !at) + item.shown.text).join("")).join("")).join("\n");
+  const ofPiece = ({ gap, items }) => items.map((item, at) => (at ? gapBefore(item.sentence) : gap) + item.shown.text).join("");
+  return state.lines.map((line) => line.map(ofPiece).join("")).join("\n");
 }
 
 // ---- Words that belong together
