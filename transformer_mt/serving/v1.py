@@ -176,13 +176,8 @@ def _translation(sentences: Sequence[Sentence]) -> TranslationJson:
 def _sentence(sentence: Sentence) -> SentenceJson:
     best, *others = map(_found, sentence.translations)
     target_space = sentence.space if sentence.target_space is None else sentence.target_space
-    return {
-        "source": sentence.source,
-        "space": sentence.space,
-        "target_space": target_space,
-        "alternatives": others,
-        **best,
-    }
+    spaces = {"source": sentence.source, "space": sentence.space, "target_space": target_space}
+    return cast(SentenceJson, {**spaces, **best, "alternatives": others})
 
 
 def _found(found: Found) -> FoundJson:
