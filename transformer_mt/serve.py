@@ -23,10 +23,9 @@ _DESCRIPTION = """\
 Loads models and answers requests over HTTP until SIGTERM or Ctrl-C, in two forms:
   POST /translate      the API of LibreTranslate, for its clients, with /languages, /detect and /translate_file
   POST /v1/translate   with scores, alternatives, alignments, terms and doubts; GET /v1/models
-/ is a page for people, /openapi.json describes the routes, and /metrics has numbers for Prometheus. docs/serving.md
-has examples. Give a model for each language pair; the tags of a model of several directions are chosen by the
-languages of a request. Write settings of decoding as beam_size=2, for all models; `python -m transformer_mt settings
-decoding` shows them.
+/ is a page for people, /openapi.json describes the routes, and /metrics has numbers for Prometheus. Give a model for
+each language pair; the tags of a model of several directions are chosen by the languages of a request. Write settings
+of decoding as beam_size=2, for all models; `python -m transformer_mt settings decoding` shows them.
 
 After SIGTERM, the server answers what it has accepted, then ends. After SIGHUP, it loads its models again without a
 pause. Standard error has a line of JSON for each request, without texts and keys.

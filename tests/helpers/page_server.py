@@ -4,7 +4,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -142,8 +142,9 @@ class _Handler(BaseHTTPRequestHandler):
         lines = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(content))} | (headers or {})
         for name, value in (lines | {"Content-Security-Policy": POLICY}).items():
             self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
+        with suppress(ConnectionError):  # the page has given the request up
+            self.end_headers()
+            self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Stay silent."""

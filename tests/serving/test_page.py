@@ -32,7 +32,7 @@ class Person:
 
     def sees(self, expression: str, wanted=True) -> None:
         """Wait until an expression of JavaScript has a value."""
-        end = time.monotonic() + float(os.environ.get("PATIENCE", "20"))
+        end = time.monotonic() + 60
         while (found := self.tab.value(expression)) != wanted:
             assert time.monotonic() < end, f"{expression} is {found!r}, not {wanted!r}"
             time.sleep(0.02)
@@ -447,7 +447,7 @@ def test_nothing_is_wider_than_the_window(person, width):
     )
     person.writes("x" * 300, "X" * 300)
     person.clicks("document.querySelector('#output .word')")
-    person.sees(PANEL_IS_OPEN)
+    person.sees(NUM_OTHERS, 1)
     person.tab.value("document.querySelectorAll('details').forEach(d => { d.open = true })")
     assert person.tab.value("document.documentElement.scrollWidth") <= width
 
@@ -506,5 +506,5 @@ def test_the_page_and_the_server_understand_each_other(tab, server):
     person.sees(f"{NUM_OTHERS} > 1")
     person.types("Kind")
     person.presses("Enter")
-    person.sees("document.querySelector('.held').textContent.startsWith('Kind')")
+    person.sees("document.querySelector('.held')?.textContent.startsWith('Kind')")
     assert person.tab.value(PROBLEM) == ""

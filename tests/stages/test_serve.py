@@ -58,17 +58,17 @@ def test_without_the_packages_of_the_extra(model_dir, monkeypatch, capsys):
 
 def test_sigterm_answers_what_was_accepted(model_dir, translator, tmp_path):
     """Also with an override, which the requests do not repeat."""
-    expected, found = translator.translate(SENTENCES * 4, beam_size=1), []
+    expected, found = translator.translate(SENTENCES * 2, beam_size=1), []
     with serving(tmp_path, model_dir, "beam_size=1") as server:
         assert server.running.out.read_text() == f"serving {server.url}: en-de\n"
 
         def ask() -> None:
-            found.append(server.translated(SENTENCES * 4)["translatedText"])
+            found.append(server.translated(SENTENCES * 2)["translatedText"])
 
         asking = [threading.Thread(target=ask) for _ in range(3)]
         for each in asking:
             each.start()
-        while server.get("/metrics").text.count("transformer_mt_waiting_sentences 144.0") == 0 and not found:
+        while server.get("/metrics").text.count("transformer_mt_waiting_sentences 72.0") == 0 and not found:
             pass
         server.signal(signal.SIGTERM)
         for each in asking:

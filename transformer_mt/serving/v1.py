@@ -2,19 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,  # pydantic needs this TypedDict before Python 3.12
-)
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
 
 from transformer_mt.serving.jobs import Form, Found, Job, Sentence, text_of
 from transformer_mt.serving.limits import MOST_ALTERNATIVES, WIDEST_BEAM, json_object, num_sentences
