@@ -55,7 +55,9 @@ async function ask(path, body, signal) {
   if ($("key").value) headers.Authorization = `Bearer ${$("key").value}`;
   let response, answer;
   try {
-    response = await fetch(path, { method: body ? "POST" : "GET", headers, signal, body: isForm || !body ? body : JSON.stringify(body) });
+    response = await fetch(path, {
+      method: body ? "POST" : "GET", headers, signal, body: isForm || !body ? body : JSON.stringify(body),
+    });
     answer = await response.json().catch(() => null);
   } catch (error) {
     if (error.name === "AbortError") throw error;
@@ -80,14 +82,17 @@ function problemOf(response, text) {
 const keyField = () => ($("key").value ? { api_key: $("key").value } : {});
 
 function request(texts, more) {
-  const terms = state.terms.map(([term, targets]) => ({ source: term, targets: targets.split("|").map((t) => t.trim()).filter(Boolean) }));
+  const terms = state.terms.map(([term, targets]) => (
+    { source: term, targets: targets.split("|").map((one) => one.trim()).filter(Boolean) }
+  )).filter((term) => term.targets.length);
   return { ...languages(), texts, alignment: true, ...(terms.length && { terms }), ...more };
 }
 
 function showProblem(error, again) {
   if (!(error instanceof Problem)) console.error(error);
   const box = $("problem"), button = box.querySelector("button");
-  box.querySelector("p").textContent = error instanceof Problem ? error.message : "The page cannot use the server's answer.";
+  box.querySelector("p").textContent =
+    error instanceof Problem ? error.message : "The page cannot use the server's answer.";
   button.hidden = error.again === false;
   button.onclick = again;
   box.hidden = false;
@@ -115,7 +120,8 @@ function listTargets(wanted) {
   const from = language(fromList.value);
   const codes = new Set(from ? from.targets : state.languages.flatMap((one) => one.targets));
   codes.delete(from?.code);
-  toList.replaceChildren(...state.languages.filter((one) => codes.has(one.code)).map((one) => option(one.code, one.name)));
+  const able = state.languages.filter((one) => codes.has(one.code));
+  toList.replaceChildren(...able.map((one) => option(one.code, one.name)));
   if (codes.has(wanted)) toList.value = wanted;
 }
 
@@ -134,7 +140,8 @@ function languagesChanged() {
   output.lang = target.replace("_", "-");
   $("swap").disabled = !from || from === target || !language(target)?.targets.includes(from);
   const detect = fromList.querySelector("[value=auto]");
-  if (detect) detect.textContent = state.detected && fromList.value === "auto" ? `Detected: ${nameOf(state.detected)}` : "Detect language";
+  const isDetected = state.detected && fromList.value === "auto";
+  if (detect) detect.textContent = isDetected ? `Detected: ${nameOf(state.detected)}` : "Detect language";
   loadTerms();
 }
 
@@ -148,7 +155,8 @@ async function detectLanguage(signal) {
   }
   const { source: from, target } = languages();
   if (!language(from)?.targets.includes(target)) {
-    const told = fromList.value === "auto" ? `The text seems to be in ${nameOf(from)}. Choose its language if that is wrong. ` : "";
+    const told = fromList.value !== "auto" ? ""
+      : `The text seems to be in ${nameOf(from)}. Choose its language if that is wrong. `;
     throw new Problem(`${told}This server has no translation from ${nameOf(from)} into ${nameOf(target)}.`, 0, false);
   }
 }
@@ -222,10 +230,13 @@ async function translate() {
 }
 
 async function translateText(signal) {
-  if (state.limit >= 0 && source.value.length > state.limit) {
-    throw new Problem(`The text is ${source.value.length - state.limit} characters longer than this server allows.`, 0, false);
+  const excess = source.value.length - state.limit;
+  if (state.limit >= 0 && excess > 0) {
+    throw new Problem(`The text is ${excess} characters longer than this server allows.`, 0, false);
   }
-  if (state.keyRequired && !$("key").value) throw new Problem("This server asks for an API key: enter it above.", 0, false);
+  if (state.keyRequired && !$("key").value) {
+    throw new Problem("This server asks for an API key: enter it above.", 0, false);
+  }
   if (!state.languages.length) throw new Problem("The server's languages are not known yet.");
   output.setAttribute("aria-busy", "true");
   status("Translating…");
@@ -238,7 +249,8 @@ async function translateText(signal) {
     render();
   }
   const items = shownItems(), doubtful = items.filter((item) => reasons(item.shown).length).length;
-  status(`${items.length === 1 ? "1 sentence" : `${items.length} sentences`}${doubtful ? `, ${doubtful} doubtful` : ""}`);
+  const counted = items.length === 1 ? "1 sentence" : `${items.length} sentences`;
+  status(doubtful ? `${counted}, ${doubtful} doubtful` : counted);
 }
 
 // ---- What is shown
@@ -250,7 +262,8 @@ const WITHOUT_SPACES = /^(zh|zt|ja|th|lo|km|my|zho|chi|cmn|yue|jpn|tha|lao|khm|m
 // The words of a text; `from` and `to` count words or, in a language without spaces, characters, as alignments do.
 function wordsOf(text, code) {
   if (!WITHOUT_SPACES.test(code)) {
-    return [...text.matchAll(/[^\s\x1c-\x1f\x85]+/g)].map((word, at) => ({ text: word[0], start: word.index, from: at, to: at + 1 }));
+    const words = [...text.matchAll(/[^\s\x1c-\x1f\x85]+/g)];
+    return words.map((word, at) => ({ text: word[0], start: word.index, from: at, to: at + 1 }));
   }
   let to = 0;
   return [...new Intl.Segmenter(undefined, { granularity: "word" }).segment(text)].map(({ segment, index }) => {
@@ -290,8 +303,9 @@ function reasons({ doubts = [], numbers = {} }) {
       case "repeated": return "repeats itself";
       case "numbers": {
         const { missing = [], invented = [] } = numbers ?? {};
-        const found = [missing.length && `number lost: ${listed(missing)}`, invented.length && `number not in the source: ${listed(invented)}`].filter(Boolean);
-        return found.length ? found : "other numbers than the source";
+        const lost = missing.length ? [`number lost: ${listed(missing)}`] : [];
+        const added = invented.length ? [`number not in the source: ${listed(invented)}`] : [];
+        return lost.length + added.length ? [...lost, ...added] : "other numbers than the source";
       }
       default: return `doubtful: ${doubt}`;
     }
@@ -363,12 +377,13 @@ function render() {
   state.sourceWords = items.flatMap((item) => item.left);
   $("copy").disabled = !isComplete();
   $("undo").hidden = !undoable.some(({ key }) => keys.has(key));
-  activate(state.words.find((word) => word.item.index === state.active[0] && word.from >= state.active[1]) ?? state.words[0], hadFocus);
+  const [index, from] = state.active;
+  activate(state.words.find((word) => word.item.index === index && word.from >= from) ?? state.words[0], hadFocus);
 }
 
 function translation() {
-  const ofPiece = ({ gap, items }) => items.map((item, at) => (at ? gapBefore(item.sentence) : gap) + item.shown.text).join("");
-  return state.lines.map((line) => line.map(ofPiece).join("")).join("\n");
+  const texts = (piece) => piece.items.map((item, at) => (at ? gapBefore(item.sentence) : piece.gap) + item.shown.text);
+  return state.lines.map((line) => line.flatMap(texts).join("")).join("\n");
 }
 
 // ---- Words that belong together
@@ -387,7 +402,8 @@ function activate(word, focus = true) {
   word.node.tabIndex = 0;
   word.node.setAttribute("role", "button");
   word.node.setAttribute("aria-haspopup", "dialog");
-  if (word.mates.size) word.node.setAttribute("aria-description", `from ${[...word.mates].map((one) => one.text).join(" ")}`);
+  const origin = [...word.mates].map((one) => one.text).join(" ");
+  if (origin) word.node.setAttribute("aria-description", `from ${origin}`);
   if (focus) word.node.focus();
 }
 
@@ -414,7 +430,11 @@ function outputKey(event) {
 }
 
 const pointedAt = (event) => document.elementsFromPoint(event.clientX, event.clientY).find((node) => node.word)?.word;
-const caretWord = () => state.sourceWords.find((word) => word.at <= source.selectionStart && source.selectionStart <= word.at + word.text.length);
+
+function caretWord() {
+  const at = source.selectionStart;
+  return state.sourceWords.find((word) => word.at <= at && at <= word.at + word.text.length);
+}
 
 // ---- Correcting a word, and other translations
 
@@ -471,8 +491,8 @@ async function showOthers(item) {
   $("panel-status").textContent = "Looking for other translations…";
   try {
     const best = await askSentence(item, shown.held ? { ...size, prefixes: [shown.held] } : size);
-    const all = [shown, best, ...(best.alternatives ?? [])].filter((one, at, every) => every.findIndex((other) => other.text === one.text) === at);
-    for (const one of all) {
+    const all = new Map([shown, best, ...(best.alternatives ?? [])].reverse().map((one) => [one.text, one]));
+    for (const one of [...all.values()].reverse()) {
       const button = make("button", "", one.text), score = Number.isFinite(one.score) ? one.score.toFixed(2) : "";
       button.type = "button";
       button.dir = "auto";
@@ -482,7 +502,8 @@ async function showOthers(item) {
       button.onclick = () => choose(item, { ...one, held: shown.held });
       list.appendChild(make("li")).append(button);
     }
-    $("panel-status").textContent = all.length > 1 ? "The nearer a score is to 0, the more probable is the translation." : "There is no other.";
+    $("panel-status").textContent =
+      all.size > 1 ? "The nearer a score is to 0, the more probable is the translation." : "There is no other.";
   } catch (error) {
     if (error.name !== "AbortError") $("panel-status").textContent = error.message;
   }
@@ -578,13 +599,16 @@ function termsChanged() {
 
 async function translateFile(event) {
   event.preventDefault();
-  const [file] = $("file").files, form = new FormData(), told = $("file-status"), button = $("files").querySelector("button");
-  for (const [name, value] of Object.entries({ file, source: fromList.value, target: toList.value, ...keyField() })) form.append(name, value);
+  const [file] = $("file").files, form = new FormData(), told = $("file-status");
+  const button = $("files").querySelector("button");
+  const fields = { file, source: fromList.value, target: toList.value, ...keyField() };
+  for (const [name, value] of Object.entries(fields)) form.append(name, value);
   told.className = "";
   told.textContent = `Translating ${file.name}…`;
   button.disabled = true;
   try {
-    const url = new URL((await ask("translate_file", form)).translatedFileUrl, location.href), link = make("a", "", "Download the translation");
+    const { translatedFileUrl } = await ask("translate_file", form);
+    const url = new URL(translatedFileUrl, location.href), link = make("a", "", "Download the translation");
     if (!/^https?:$/.test(url.protocol)) throw new Problem("The server's answer has no address of a file.");
     // Behind a proxy, the server may not know by which protocol it is reached.
     link.href = url.host === location.host ? url.pathname + url.search : url.href;
@@ -655,12 +679,16 @@ async function start() {
   clearTimeout(timer);
   try {
     const [all, settings] = await Promise.all([ask("languages"), ask("frontend/settings")]);
-    Object.assign(state, { languages: all, limit: settings.charLimit ?? -1, delay: settings.frontendTimeout ?? state.delay, keyRequired: settings.keyRequired });
+    state.languages = all;
+    state.limit = settings.charLimit ?? -1;
+    state.delay = settings.frontendTimeout ?? state.delay;
+    state.keyRequired = settings.keyRequired;
     $("key-form").hidden = !(settings.apiKeys || settings.keyRequired);
     $("files").hidden = !settings.filesTranslation;
     $("file").accept = (settings.supportedFilesFormat ?? []).join(",");
     $("formats").textContent = (settings.supportedFilesFormat ?? []).join(" ");
-    listSources(...(kept("localStorage", "languages") ?? [settings.language?.source?.code ?? "auto", settings.language?.target?.code]));
+    const { source: from, target } = settings.language ?? {};
+    listSources(...(kept("localStorage", "languages") ?? [from?.code ?? "auto", target?.code]));
     languagesChanged();
     changed();
   } catch (error) {
@@ -677,12 +705,16 @@ function listen() {
   output.addEventListener("focusin", (event) => mark(event.target.word));
   output.addEventListener("focusout", () => mark(state.open));
   output.addEventListener("keydown", outputKey);
-  output.addEventListener("click", (event) => { if (event.target.word) openPanel(event.target.word, event.pointerType !== "touch"); });
+  output.addEventListener("click", ({ target, pointerType }) => {
+    if (target.word) openPanel(target.word, pointerType !== "touch");
+  });
   for (const list of [fromList, toList]) list.addEventListener("change", chooseLanguages);
   panel.querySelector("form").addEventListener("submit", correct);
   panel.addEventListener("keydown", (event) => { if (event.key === "Escape") closePanel(); });
   $("cancel").addEventListener("click", () => closePanel());
-  document.addEventListener("pointerdown", (event) => { if (!panel.contains(event.target) && !event.target.word) closePanel(false); });
+  document.addEventListener("pointerdown", ({ target }) => {
+    if (!panel.contains(target) && !target.word) closePanel(false);
+  });
   $("swap").addEventListener("click", swap);
   $("clear").addEventListener("click", () => replaceText(""));
   $("undo").addEventListener("click", undo);
