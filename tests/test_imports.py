@@ -38,7 +38,7 @@ BELOW = {
     "training/scale": {"batches", "kernels"},
     "evaluation": {"batches", "corpora", "decoding", "marian", "preparing", "settings", "storage", "text"},
     "exporting": {"decoding", "marian", "models", "settings", "storage", "text"},
-    "serving": {"decoding", "settings", "text"},
+    "serving": {"decoding", "marian", "settings", "text"},
     "training": {"batches", "kernels", "models", "settings", "training/scale"},
     "terminal": {"corpora", "decoding", "evaluation", "marian", "settings", "storage", "text", "training/scale"},
     "training/run": {
@@ -60,6 +60,7 @@ PORCH = {
         "train",
         "average",
         "translate",
+        "serve",
         "score",
         "rerank",
         "evaluate",
@@ -85,6 +86,7 @@ READS_WHOLE = (
     "decoding/loading.py",
     "evaluation/comparing.py",
     "marian/marian_conversion.py",
+    "serving/model_process.py",
     "terminal/file_to_file.py",
 )
 

@@ -15,6 +15,7 @@ STAGES = {
     "train": "trains a model on the token ids, and writes checkpoints",
     "average": "makes a model of the checkpoints",
     "translate": "translates lines of text",
+    "serve": "answers requests for translations over HTTP, in the form of LibreTranslate and in its own",
     "score": "computes log-probabilities of sentence pairs",
     "rerank": "chooses the best translations of n-best lists by the scores of several models",
     "export": "writes a model in the format of another program",

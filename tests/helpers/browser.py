@@ -50,9 +50,10 @@ class Tab:
         found: dict[str, Any] = json.loads(text)
         return found
 
-    def open(self, page: Path) -> None:
+    def open(self, page: Path | str) -> None:
+        """Load a file or an address."""
         self.events.clear()
-        self.call("Page.navigate", url=page.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self.events.append(self._next())
 

@@ -5,6 +5,7 @@ import pytest
 PACKAGES = {
     "plot": "matplotlib",
     "report": "matplotlib",
+    "serve": "starlette",
     "export": "ctranslate2",
 }  # the latter for the format ctranslate2
 

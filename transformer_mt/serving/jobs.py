@@ -17,6 +17,9 @@ from transformer_mt.text.tokenizer import tagged
 AT_ONCE = 64  # lines of one job that are translated together: a small job waits no longer than these take
 
 
+Form = Literal["text", "html", "xml", "srt", "po"]
+
+
 @dataclass(frozen=True)
 class Job:
     """Texts to translate, all in the same way."""
@@ -24,7 +27,7 @@ class Job:
     texts: tuple[str, ...]
     tag: str | None = None
     """The tag of the direction, for a model of several directions."""
-    form: Literal["text", "html", "xml", "srt", "po"] = "text"
+    form: Form = "text"
     n_best: int = 1
     prefixes: tuple[str, ...] | None = None
     """For each text, what its translation must begin with."""

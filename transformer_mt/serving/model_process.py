@@ -24,7 +24,9 @@ from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.base.worker_pool import end_with, without_interrupts
 from transformer_mt.decoding.loading import EngineOptions
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.serving.jobs import Answer, Job, answer
+from transformer_mt.settings.reading import load_config
 
 JOBS_AT_ONCE = 64  # in one process; further jobs wait
 SENDS = 2  # times that a job is given to a process, if the first one dies
@@ -65,8 +67,10 @@ class Model:
     info: ModelInfo
     """What the process that gets new jobs has loaded."""
 
-    def __init__(self, directories: Sequence[Path], options: EngineOptions) -> None:
+    def __init__(self, directories: Sequence[Path], options: EngineOptions, overrides: Sequence[str] = ()) -> None:
+        """`overrides` are settings of decoding, such as beam_size=2."""
         self.directories, self.options = [Path(directory).resolve() for directory in directories], options
+        self.overrides = list(overrides)
         self.pending = 0
         """The number of lines of text that wait or are being translated."""
         self._current: asyncio.Task[_Process]
@@ -148,7 +152,7 @@ class Model:
             self._renew()
 
     async def _loaded(self) -> "_Process":
-        process = _Process(self.directories, self.options, self._died)
+        process = _Process(self.directories, self.options, self.overrides, self._died)
         try:
             self.info = await process.info
         except BaseException:
@@ -169,11 +173,17 @@ class _Died(Exception):
 class _Process:
     """A process that holds the model, and the jobs that it has not yet answered."""
 
-    def __init__(self, directories: list[Path], options: EngineOptions, died: "Callable[[_Process], None]") -> None:
+    def __init__(
+        self,
+        directories: list[Path],
+        options: EngineOptions,
+        overrides: list[str],
+        died: "Callable[[_Process], None]",
+    ) -> None:
         """`died` is called when it dies without having been asked to end."""
         self.directory, context = directories[0], multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
-        self.process = context.Process(target=_serve, args=(other, directories, options, os.getpid()))
+        self.process = context.Process(target=_serve, args=(other, directories, options, overrides, os.getpid()))
         with without_interrupts():
             self.process.start()
         other.close()  # now only the process has this end, so reading ends when it ends
@@ -252,13 +262,22 @@ class _Process:
             self._died(self)
 
 
-def _serve(connection: "Connection[Any, Any]", directories: list[Path], options: EngineOptions, parent: int) -> None:
+def _serve(
+    connection: "Connection[Any, Any]",
+    directories: list[Path],
+    options: EngineOptions,
+    overrides: list[str],
+    parent: int,
+) -> None:
     """Load the model and do jobs in a process of its own, until None comes or the parent ends."""
     for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the parent
         signal.signal(signal_number, signal.SIG_IGN)
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     try:
         translator = Translator.load(directories, **vars(options))
+        if overrides:
+            path = as_model_dir(directories[0]) / "config.yaml"
+            translator.decoding = load_config(path, overrides, "decoding").decoding
     except UserError as error:
         connection.send((None, error))
         return

@@ -1,0 +1,173 @@
+"""The stage `serve`: answers requests for translations over HTTP."""
+
+import argparse
+import asyncio
+import logging
+import math
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transformer_mt.base.errors import UserError
+from transformer_mt.terminal import cli
+
+if TYPE_CHECKING:
+    from transformer_mt.serving.limits import Limits
+    from transformer_mt.serving.model_process import Model
+    from transformer_mt.serving.service import Service
+
+_DESCRIPTION = """\
+Loads models and answers requests over HTTP until SIGTERM or Ctrl-C, in two forms:
+  POST /translate      the API of LibreTranslate, for its clients, with /languages, /detect and /translate_file
+  POST /v1/translate   with scores, alternatives, alignments, terms and doubts; GET /v1/models
+/ is a page for people, /openapi.json describes the routes, and /metrics has numbers for Prometheus. Give a model for
+each language pair; the tags of a model of several directions are chosen by the languages of a request. Write settings
+of decoding as beam_size=2, for all models; `python -m transformer_mt settings decoding` shows them.
+
+After SIGTERM, the server answers what it has accepted, then ends. After SIGHUP, it loads its models again without a
+pause. Standard error has a line of JSON for each request, without texts and keys.
+The exit status is 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM."""
+
+_CONNECTIONS = 500
+_INSTALL = "Install all: `python -m pip install prometheus-client py3langid python-multipart starlette uvicorn`"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve models until a signal comes."""
+    arguments = _parser().parse_args(argv)
+    directories = [Path(given) for given in arguments.models if "=" not in given or Path(given).is_dir()]
+    overrides = [given for given in arguments.models if "=" in given and not Path(given).is_dir()]
+    if not directories:
+        raise UserError("no model directory is given: give at least one, such as runs/<name>/model")
+    if len(directories) > 1 and arguments.ensemble:
+        raise UserError("--ensemble joins the models of one server: give only one MODEL_DIR, or leave --ensemble out")
+    try:
+        import prometheus_client  # noqa: F401
+        import py3langid  # noqa: F401
+        import python_multipart  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UserError(f"the package {error.name} is not installed, which `serve` needs. {_INSTALL}") from None
+    from transformer_mt.serving.limits import Limits, read_keys
+    from transformer_mt.serving.model_process import Model
+
+    keys = read_keys(arguments.api_keys) if arguments.api_keys else frozenset()
+    limits = Limits(arguments.queue, arguments.char_limit, arguments.batch_limit, arguments.timeout, keys)
+    options = cli.engine_options(arguments)
+    models = [Model([directory, *arguments.ensemble], options, overrides) for directory in directories]
+    with cli.sigterm_raised(), _bound(arguments.host, arguments.port) as listener:
+        asyncio.run(_serve(models, limits, listener, arguments.cors))
+    return 0
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket with this address. Raises UserError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot listen at {host}, port {port}: {reason}. Choose other --host and --port") from None
+    return listener
+
+
+async def _serve(models: Sequence["Model"], limits: "Limits", listener: socket.socket, cors: Sequence[str]) -> None:
+    """Load the models, answer requests until a signal comes, and end the models."""
+    import uvicorn
+
+    from transformer_mt.serving.app import application
+    from transformer_mt.serving.gate import Connection
+    from transformer_mt.serving.measures import JsonLines, log_line
+    from transformer_mt.serving.service import Service
+
+    try:
+        await asyncio.gather(*(model.start() for model in models))
+        service = Service(models, limits)
+        logging.basicConfig(level=logging.WARNING, handlers=[JsonLines()])
+        server = uvicorn.Server(
+            uvicorn.Config(
+                application(service, cors),
+                http=Connection,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                limit_concurrency=_CONNECTIONS,
+                timeout_graceful_shutdown=math.ceil(2 * limits.seconds) + 1,
+            )
+        )
+        replacing: set[asyncio.Task[None]] = set()  # held here, because the loop holds tasks only weakly
+
+        async def replace_models() -> None:
+            await asyncio.gather(*(model.replace() for model in models))
+            log_line({"level": "info", "message": "SIGHUP: each model is loaded again, if no error is logged before"})
+
+        asyncio.get_running_loop().add_signal_handler(
+            signal.SIGHUP, lambda: replacing.add(asyncio.create_task(replace_models()))
+        )
+        listener.listen()
+        print(_announcement(listener, service), flush=True)
+        await server.serve([listener])
+    finally:
+        await asyncio.gather(*(model.close() for model in models))
+
+
+def _announcement(listener: socket.socket, service: "Service") -> str:
+    host, port, *_ = listener.getsockname()
+    pairs = ", ".join(f"{source}-{target}" for source, target in service.pairs)
+    return f"serving http://{f'[{host}]' if ':' in host else host}:{port}: {pairs}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = cli.parser(
+        "serve",
+        _DESCRIPTION,
+        "python -m transformer_mt.serve runs/demo_en_de/model beam_size=2\n"
+        "  curl http://127.0.0.1:5000/translate -d q='The child is sleeping.' -d source=en -d target=de",
+    )
+    about = "the directories of models, such as runs/<name>/model, and settings, such as beam_size=2"
+    parser.add_argument("models", metavar="MODEL_DIR|key=value", nargs="+", help=about)
+    cli.add_engine_arguments(parser)
+    about = "the address to listen at; 0.0.0.0 for other machines, too (default: 127.0.0.1, for this machine only)"
+    parser.add_argument("--host", default="127.0.0.1", help=about)
+    parser.add_argument("--port", type=int, default=5000, help="0: any free port (default: 5000)")
+    parser.add_argument(
+        "--queue",
+        metavar="N",
+        type=cli.positive,
+        default=2000,
+        help="answer 429 to requests with which more than N sentences would wait (default: 2000)",
+    )
+    about = "the most characters of a request or a file (default: 50000)"
+    parser.add_argument("--char-limit", metavar="N", type=cli.positive, default=50_000, help=about)
+    about = "the most texts of a request (default: 500)"
+    parser.add_argument("--batch-limit", metavar="N", type=cli.positive, default=500, help=about)
+    about = "seconds that a request may take to arrive, and then its answer (default: 60)"
+    parser.add_argument("--timeout", metavar="SECONDS", type=_seconds, default=60.0, help=about)
+    about = "answer only requests with an API key of this file, which has one key on each line"
+    parser.add_argument("--api-keys", metavar="FILE", type=Path, help=about)
+    about = "let pages of this origin, such as https://example.org, use the server; * for all. May be repeated"
+    parser.add_argument("--cors", metavar="ORIGIN", action="append", default=[], help=about)
+    return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds from 0 to 3600")
+    return seconds
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))

@@ -1,0 +1,96 @@
+"""What every request passes: time limits, the largest size, headers of security, the access log and metrics."""
+
+import asyncio
+import time
+import traceback
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from transformer_mt.serving.limits import Limits
+from transformer_mt.serving.measures import Measures
+
+_SECURITY = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+
+
+class Gate:
+    """ASGI middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, limits: Limits, measures: Measures) -> None:
+        self.app, self.limits, self.measures = app, limits, measures
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request. An error becomes status 500, and a line of the log without the texts of the request."""
+        begun, status, failure = time.perf_counter(), 0, None
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message).update(_SECURITY)
+            await send(message)
+
+        try:
+            await self.app(scope, self._limited(scope, receive), sending)
+        except Exception as error:  # the application has answered already
+            failure = [type(error).__name__, *_places(error)]
+        finally:
+            self.measures.handled(scope, status, time.perf_counter() - begun, failure)
+
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+        """Return a `receive` that raises HTTPException for a body that is too large, or too long on its way."""
+        size = int(Headers(scope=scope).get("content-length", "0"))
+        until = asyncio.get_running_loop().time() + self.limits.seconds
+        received = 0
+
+        async def limited() -> Message:
+            nonlocal received
+            if size <= self.limits.body:
+                try:
+                    async with asyncio.timeout_at(until):
+                        message = await receive()
+                except TimeoutError:
+                    raise HTTPException(408, f"the request did not arrive in {self.limits.seconds:g} seconds") from None
+                received += len(message.get("body", b""))
+            if max(size, received) > self.limits.body:
+                raise HTTPException(413, f"the request has more than {self.limits.body:,} bytes: send less text")
+            return message
+
+        return limited
+
+
+def _places(error: BaseException) -> list[str]:
+    """Where in the code an error was raised. Its message stays out, because it may quote a text."""
+    return [f"{place.filename}:{place.lineno} {place.name}" for place in traceback.extract_tb(error.__traceback__)]
+
+
+_SECONDS = 30.0  # how long the head of a request may be on its way
+
+
+class Connection(H11Protocol):
+    """A connection of uvicorn, which by itself would wait without end for the rest of the head of a request."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._close_without_request(None)
+
+    def on_response_complete(self) -> None:
+        answered = self.cycle
+        super().on_response_complete()
+        self._close_without_request(answered)
+
+    def _close_without_request(self, last: object) -> None:
+        def close() -> None:
+            if self.cycle is last:
+                self.transport.close()
+
+        self.loop.call_later(_SECONDS, close)

@@ -1,0 +1,102 @@
+"""The models of a server by language pair: which of them translates a request, and whether it still may wait."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from starlette.exceptions import HTTPException
+
+from transformer_mt.base.errors import UserError
+from transformer_mt.base.wording import cut
+from transformer_mt.serving.jobs import Answer, Job
+from transformer_mt.serving.limits import Limits, num_sentences
+from transformer_mt.serving.model_process import Model, Unavailable
+from transformer_mt.serving.served_languages import Identifier, name_of, served_code
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Direction:
+    """From which language to which a request is translated."""
+
+    source: str
+    target: str
+    confidence: float | None = None
+    """In percent, that the source language is right; None if the request has named it."""
+
+
+class Service:
+    """Gives jobs to the models. `pairs` has the model of each language pair, and the tag for it."""
+
+    def __init__(self, models: Sequence[Model], limits: Limits) -> None:
+        """Raises UserError if two models translate the same pair."""
+        self.models, self.limits, self.waiting = models, limits, 0
+        self.pairs: dict[tuple[str, str], tuple[Model, str | None]] = {}
+        for model in models:
+            for source, target, tag in model.info.pairs:
+                pair = served_code(source), served_code(target)
+                other, _ = self.pairs.setdefault(pair, (model, tag))
+                if other is not model:
+                    raise UserError(
+                        f"{other.info.name} and {model.info.name} both translate from {pair[0]} to {pair[1]}: give one "
+                        "of them, or serve the other one on another --port"
+                    )
+        self.languages = sorted({code for pair in self.pairs for code in pair})
+        self.identifier = Identifier(self.languages)
+
+    def targets(self, source: str) -> list[str]:
+        return sorted(target for begin, target in self.pairs if begin == source)
+
+    def code(self, given: str) -> str:
+        """Return the code of a language as this server writes it. Raises HTTPException for another language."""
+        wanted = served_code(given).lower()
+        for code in self.languages:
+            if code.lower() == wanted:
+                return code
+        raise HTTPException(400, f"{cut(given, 20)} is not supported")
+
+    def direction(self, source: str, target: str, texts: Sequence[str]) -> Direction:
+        """Return the direction of a request; of a source "auto", by the texts. Raises HTTPException."""
+        target = self.code(target)
+        if source.lower() != AUTO:
+            return self._checked(Direction(self.code(source), target))
+        if found := self.identifier.ranked(texts):
+            return Direction(found[0][0], target, found[0][1])
+        return Direction(next((begin for begin, end in self.pairs if end == target), target), target, 0)
+
+    def _checked(self, direction: Direction) -> Direction:
+        source, target = direction.source, direction.target
+        if (source, target) not in self.pairs:
+            raise HTTPException(
+                400,
+                f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})",
+            )
+        return direction
+
+    async def answer(self, direction: Direction, job: Job) -> Answer:
+        """Translate a job, with the tag of the direction. Raises HTTPException, also if there is too much to do."""
+        self._checked(direction)
+        model, tag = self.pairs[direction.source, direction.target]
+        size = num_sentences(job.texts)
+        # A request that is larger than the queue is accepted by a server that has nothing else to do.
+        if self.waiting and self.waiting + size > self.limits.queue:
+            raise HTTPException(429, "Slowdown: too many sentences are waiting", {"Retry-After": "2"})
+        self.waiting += size
+        answering = asyncio.create_task(model.answer(replace(job, tag=tag)))
+        answering.add_done_callback(partial(self._answered, size))
+        try:
+            # Shielded, because the model process does a job to its end: until then, its sentences count as waiting.
+            return await asyncio.wait_for(asyncio.shield(answering), self.limits.seconds)
+        except TimeoutError:
+            raise HTTPException(504, f"no answer after {self.limits.seconds:g} seconds: send less text") from None
+        except Unavailable:
+            raise HTTPException(503, "the model is not available now: try again", {"Retry-After": "10"}) from None
+        except UserError as error:
+            raise HTTPException(400, str(error)) from None
+
+    def _answered(self, size: int, answering: asyncio.Task[Answer]) -> None:
+        self.waiting -= size
+        if not answering.cancelled():
+            answering.exception()  # asked for, as asyncio logs an error that nobody has seen
