@@ -10,7 +10,6 @@ from transformer_mt.reporting.gathered import (
     SECTIONS,
     Notes,
     choose,
-    gather_corpora,
     gather_tests,
     open_runs,
     translate,
@@ -22,8 +21,7 @@ from transformer_mt.terminal import cli
 
 _DESCRIPTION = """\
 Reads one or more runs, and writes a page of HTML that any browser shows without a network: the settings and how they
-differ, learning curves, scores of the test sets with paired tests, translations, attention (choose layer and head),
-and the corpus.
+differ, learning curves, scores of the test sets with paired tests, translations, and attention (choose layer and head).
 
 Reads the files of `train`, `average`, `evaluate` and `prepare`; config.yaml of the run says where the data are. If
 something is missing, the page leaves it out and says why. Each model translates a few sentences on the CPU. The page
@@ -75,7 +73,7 @@ def gather(paths: Sequence[Path], sentences: Sequence[str]) -> Report:
     runs = open_runs(paths, notes)
     tests = gather_tests(runs, notes)
     shown = translate(runs, list(dict.fromkeys(sentences)) or choose(tests, runs), notes)
-    return Report(runs, tests, shown, gather_corpora(runs, notes), notes)
+    return Report(runs, tests, shown, notes)
 
 
 if __name__ == "__main__":

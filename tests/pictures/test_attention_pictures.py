@@ -174,7 +174,7 @@ def test_signs_of_formulas_and_characters_of_no_font_are_drawn(drawn, tmp_path):
     model_dir = write_untrained(tmp_path / "model", tokenizer)
     found = drawn(model_dir, "--target", text, source=text, real=True)
     assert UNASSIGNED in "".join(found.columns.pieces)
-    assert found.warned == f"warning: no font has {UNASSIGNED}, so code points are drawn: install one\n"
+    assert found.warned == f"warning: no font has {UNASSIGNED}: install one\n"
 
 
 def refused(capsys, model_dir, *arguments):

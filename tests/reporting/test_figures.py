@@ -15,8 +15,7 @@ from safetensors.torch import load_file
 from transformer_mt import plot
 from transformer_mt.models.embeddings import sinusoidal
 from transformer_mt.reporting import picture_file, plot_textbook
-from transformer_mt.reporting.log_lines import CURVES
-from transformer_mt.reporting.plot_textbook import DRAWN
+from transformer_mt.reporting.plot_textbook import CURVES, DRAWN
 from transformer_mt.settings.reading import load_config
 from transformer_mt.training.optimization import learning_rate
 

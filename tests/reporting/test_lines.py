@@ -6,7 +6,7 @@ import pytest
 from helpers.messages import message
 
 from transformer_mt.base.errors import UserError
-from transformer_mt.reporting.log_lines import lines_of, read_log
+from transformer_mt.reporting.plot_textbook import lines_of, read_log
 
 
 @pytest.fixture

@@ -3,15 +3,12 @@
 import sys
 
 import pytest
-from helpers.messages import message, says
+from helpers.messages import says
 from helpers.tiny import status_and_error
 from helpers.untrained import write_untrained
 from helpers.web_page import WebPage, alphas
 
 from transformer_mt import report
-from transformer_mt.base.errors import EvaluationError
-from transformer_mt.evaluation.comparing import ComparedTest
-from transformer_mt.reporting import gathered
 from transformer_mt.reporting.gathered import SECTIONS, open_runs
 from transformer_mt.reporting.page import settings_table, with_code
 
@@ -76,12 +73,3 @@ def test_without_matplotlib_the_error_says_how_to_install_it(tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     status, error = status_and_error(report.main, tmp_path, "--output", tmp_path / "report.html", capsys=capsys)
     assert status == 2 and says(error, "matplotlib-not-installed") and error.count("\n") == 1
-
-
-@pytest.mark.parametrize("line", ["b " * 10_000, "b"])
-def test_paired_tests_that_would_take_minutes_are_left_to_evaluate(line, monkeypatch):
-    if line == "b":  # or lines of usual length, but too many of them
-        monkeypatch.setattr(gathered, "MOST_COMPARED", 2)
-    test = ComparedTest("t", [["a"]], [("x", [line]), ("y", ["c"])], "de")
-    with pytest.raises(EvaluationError, match=message("paired-tests-too-slow", "--compare x y --test t")):
-        gathered.paired_tests(test)

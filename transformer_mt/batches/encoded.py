@@ -16,7 +16,6 @@ from transformer_mt.base.errors import CorpusError
 from transformer_mt.storage.files import read_json
 
 _AT_A_TIME = 1_000_000  # the most sentences with lengths in memory at a time
-_GATHERED = 100_000  # the most sentences with ids in memory at a time
 
 
 @dataclass(frozen=True)
@@ -120,15 +119,6 @@ def encoded_text(sentences: Sequence[Sequence[int]], dtype: Any) -> EncodedText:
     """Put the ids of sentences end to end, in a type of NumPy."""
     offsets = np.fromiter(accumulate(map(len, sentences), initial=0), np.int64, len(sentences) + 1)
     return EncodedText(np.fromiter(chain.from_iterable(sentences), dtype, offsets[-1]), offsets)
-
-
-def piece_counts(text: Text, vocab_size: int) -> NDArray[np.int64]:
-    """Return how often each piece occurs in a text; int64 [vocab_size]. Reads the complete text."""
-    counts = np.zeros(vocab_size, np.int64)
-    for start in range(0, len(text), _GATHERED):
-        ids, _ = text.gather(np.arange(start, min(start + _GATHERED, len(text))))
-        counts += np.bincount(ids, minlength=vocab_size)
-    return counts
 
 
 def narrow(numbers: NDArray[np.int64]) -> NDArray[np.unsignedinteger[Any]]:

@@ -5,7 +5,6 @@ H heads  L layers  N rows  M columns
 
 import io
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from transformer_mt.models.attention_weights import FloatArray
-from transformer_mt.reporting.log_lines import Line
 from transformer_mt.reporting.picture_file import UNDATED, new_figure, own_style
 from transformer_mt.reporting.plot_attention import Side, name_cells, room_for
-from transformer_mt.reporting.plot_textbook import draw_line
+from transformer_mt.reporting.plot_textbook import Line, draw_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,8 +121,7 @@ def _drawn(chart: Chart, width: float, height: float) -> Iterator["Figure"]:
     """Give a figure of this size, in inches, to draw on; then store it as the chart's SVG."""
     import matplotlib
 
-    with own_style(salt=chart.key), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # is missing in the fonts here: browsers have other fonts
+    with own_style(salt=chart.key):
         matplotlib.rcParams.update(_STYLE)
         figure = new_figure(width, height)
         yield figure

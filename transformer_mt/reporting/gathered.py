@@ -22,24 +22,21 @@ from transformer_mt.evaluation.scores_json import Results, read_scores
 from transformer_mt.models.attention_weights import FloatArray
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.charts import Chart
-from transformer_mt.reporting.log_lines import CURVES, LogLine, read_log
 from transformer_mt.reporting.plot_attention import Side, Word, joined, words_of_pieces
+from transformer_mt.reporting.plot_textbook import CURVES, LogLine, read_log
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import CONFIG, MODEL, checkpoint_path, saved_steps
 from transformer_mt.storage.files import read_json
-from transformer_mt.storage.records import STARTS, Start, Summary
+from transformer_mt.storage.records import STARTS, Start
 from transformer_mt.storage.weights import read_metadata, read_tensors
-from transformer_mt.text.tokenizer import Tokenizer
 
 SECTIONS = {
     "training": "What was trained on what",
     "curves": "Learning curves",
     "scores": "Scores of the test sets",
-    "weaknesses": "By length and by the rarest piece",
     "translations": "Translations",
     "attention": "Attention",
-    "corpus": "Corpus",
 }
 """The sections of the page, with their titles."""
 Notes = dict[str, list[str]]
@@ -131,13 +128,8 @@ Form = TypeVar("Form")
 
 
 def open_runs(paths: Sequence[Path], notes: Notes) -> list[Run]:
-    """Open each directory. Raises CheckpointError if it is no run or model, or is given twice; ConfigError."""
-    seen: dict[Path, Path] = {}
-    for path in paths:
-        if (real := path.resolve()) in seen:
-            raise CheckpointError(f"{path} is given twice, first as {seen[real]}; give each run once")
-        seen[real] = path
-    return [_open(path, notes) for path in paths]
+    """Open each directory, once. Raises CheckpointError if it is no run or model; ConfigError."""
+    return [_open(path, notes) for path in dict.fromkeys(paths)]
 
 
 def _open(path: Path, notes: Notes) -> Run:
@@ -221,7 +213,7 @@ def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
         _, language = runs[0].config.corpus.languages_of_test(name)
         test = ComparedTest(name, text.references, list(translations.items()), language)
         with left_out(notes["scores"], "The paired tests are left out: "):
-            report.comparison = paired_tests(test)
+            report.comparison = comparison(test, ("bleu", "chrf"))
     return report
 
 
@@ -235,11 +227,6 @@ def _texts(name: str, runs: Sequence[Run], notes: list[str]) -> tuple[TestSet | 
             lines = read_translations(run.name, model_in(run.directory), name, own, run.results[name])
             if first is not None and own != first:
                 raise EvaluationError(f"its test set {name} has other sentences")
-            if not own.sources or len(lines) != len(own.sources):
-                raise EvaluationError(
-                    f"there are {len(lines):,} translations of {len(own.sources):,} sentences. Run "
-                    f"`python -m transformer_mt.evaluate {run.name}` again"
-                )
             first, translations[run.name] = own, lines
     return first, translations
 
@@ -260,16 +247,6 @@ def _worst(scored: dict[str, dict[str, Any]], text: TestSet, translations: dict[
     return [_sample(text, translations, line, "; ".join(found)) for line, found in notes.items()]
 
 
-def paired_tests(test: ComparedTest) -> dict[str, Any]:
-    """Return the paired tests of the runs with the first one. Raises EvaluationError if they would take minutes."""
-    lines = [line for text in (*(lines for _, lines in test.systems), *test.references) for line in text]
-    if sum(map(len, lines)) > MOST_COMPARED or max(map(len, lines)) > LONGEST_COMPARED:
-        command = f"--compare {' '.join(name for name, _ in test.systems)} --test {test.name}"
-        raise EvaluationError(f"they take minutes for so much text; run `python -m transformer_mt.evaluate {command}`")
-    return comparison(test, ("bleu", "chrf"))
-
-
-MOST_COMPARED, LONGEST_COMPARED = 3_000_000, 10_000  # in characters: of all texts; of a line (n-grams take seconds)
 N_BEST = 3
 SENTENCES = 3  # the number of sentences of the test set to translate if the user gives none
 MOST_PIECES = 100  # of a sentence or a translation: a drawing of more pieces would be unreadable
@@ -344,24 +321,3 @@ def _of_words(
 
 def _readable(pieces: Sequence[str]) -> list[str]:
     return [piece.replace("\u2581", "\u00b7") for piece in pieces]
-
-
-def gather_corpora(runs: Sequence[Run], notes: Notes) -> dict[str, Summary]:
-    """Read prepare.json of each data_dir."""
-    found = dict[str, Summary]()
-    for run in runs:
-        if (data_dir := run.config.data_dir) in found:
-            continue
-        with left_out(notes["corpus"], f"The corpus of {run.name} is not described: "):
-            summary = read_record(Path(data_dir) / "prepare.json", TypeAdapter(Summary), "prepare")
-            if _tokenizer_digest(run) not in (None, summary.tokenizer_digest):
-                raise CheckpointError(f"{data_dir} was prepared again after the training")
-            found[data_dir] = summary
-    return found
-
-
-def _tokenizer_digest(run: Run) -> str | None:
-    try:
-        return Tokenizer.load(model_in(run.directory)).digest
-    except UserError:
-        return None  # the run has no tokenizer yet, so it cannot be compared with the data

@@ -8,15 +8,12 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from transformer_mt.base.doubts import DOUBTS
-from transformer_mt.base.wording import counted, duration
-from transformer_mt.corpora.filters import REASONS
+from transformer_mt.base.wording import duration
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.charts import Chart
 from transformer_mt.reporting.gathered import N_BEST, SECTIONS, Notes, Run, Shown, TestReport
-from transformer_mt.reporting.log_lines import CURVES, lines_of
+from transformer_mt.reporting.plot_textbook import CURVES, lines_of
 from transformer_mt.settings.reading import flat_settings
-from transformer_mt.storage.records import Summary
 from transformer_mt.version import __version__
 
 MARK = '<meta name="generator" content="transformer_mt report">'
@@ -30,8 +27,6 @@ class Report:
     runs: list[Run]
     tests: list[TestReport]
     sentences: list[Shown]
-    corpora: dict[str, Summary]
-    """For each data_dir, the content of its prepare.json."""
     notes: Notes
 
 
@@ -49,37 +44,14 @@ def page_of(report: Report) -> str:
         mark=Markup(MARK),
         style=Markup(style),
         numbers=numbers,
-        headlines={run.name: headline(run, report.tests) for run in report.runs},
         curves=curve_charts(report.runs),
         settings=settings_table(report.runs),
-        reasons=REASONS,
-        doubts=DOUBTS,
-        counted=counted,
         n_best=N_BEST,
         num_colours=charts.NUM_COLOURS,
         sections=SECTIONS,
         most_layers=max((chart.num_layers for chart in attention), default=0),
         most_heads=max((chart.num_heads for chart in attention), default=0),
     )
-
-
-def headline(run: Run, tests: Sequence[TestReport]) -> str:
-    """The most important facts about a run: scores, number of parameters, corpus, and date of the last start."""
-    corpus = run.config.corpus
-    parts = [
-        f"{metric} {score['value']:.1f} on {test.name}"
-        for test in tests
-        if run.name in test.scored
-        for metric, score in list(test.scored[run.name]["scores"].items())[:1]
-    ] or ["not evaluated yet"]
-    if run.num_parameters is not None:
-        parts.append(f"{run.num_parameters:,} parameters")
-    first, *others = (text.place for text in corpus.training_corpora)
-    more = f" and {counted(len(others), 'other corpus', 'other corpora')}" if others else ""
-    parts.append(f"{corpus.source_language} to {corpus.target_language}, trained on {first}{more}")
-    if run.starts and run.starts[-1].time:
-        parts.append(f"started on {run.starts[-1].time[:10]}")
-    return "; ".join(parts)
 
 
 def with_code(text: str) -> Markup:

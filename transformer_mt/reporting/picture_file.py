@@ -8,6 +8,7 @@ matplotlib is an optional package, and is imported only when a picture is drawn.
 import argparse
 import io
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,12 +54,6 @@ def fonts_for(text: str) -> tuple[list[str], set[str]]:
     return names, lacking
 
 
-def shown(pieces: Sequence[str]) -> list[str]:
-    """Return the pieces; characters that no font has are replaced by code points such as U+4E2D."""
-    names = {ord(character): f"U+{ord(character):04X}" for character in fonts_for("".join(pieces))[1]}
-    return [piece.translate(names) for piece in pieces]
-
-
 @cache
 def _characters(path: str) -> frozenset[str]:
     """The characters that a font has."""
@@ -98,7 +93,8 @@ def own_style(text: str = "", salt: str = "the same names in the same picture") 
     """Ignore the user's matplotlibrc, and use fonts with the letters of `text`. `salt` goes into the ids of an SVG."""
     import matplotlib
 
-    with matplotlib.rc_context():
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # is missing in all fonts: `Command.run` says so
         matplotlib.rcdefaults()
         matplotlib.rcParams.update({"font.family": fonts_for(text)[0], "svg.hashsalt": salt})
         yield
@@ -164,7 +160,7 @@ class Command:
             check(arguments.numbers, NUMBERS)
         picture = self.picture(arguments)
         if lacking := sorted(fonts_for(picture.text)[1]):
-            print(f"warning: no font has {' '.join(lacking)}, so code points are drawn: install one", file=sys.stderr)
+            print(f"warning: no font has {' '.join(lacking)}: install one", file=sys.stderr)
         write(arguments.output, picture.make, picture.text)
         if arguments.numbers is not None:
             write_numbers(arguments.numbers, name, picture.numbers)

@@ -18,7 +18,7 @@ from transformer_mt.base.wording import counted
 from transformer_mt.decoding.translator import PairAttention, Translator
 from transformer_mt.decoding.word_pieces import WORD, text_of, written_together
 from transformer_mt.models.attention_weights import Attention, FloatArray, index_of
-from transformer_mt.reporting.picture_file import Command, Picture, new_figure, shown
+from transformer_mt.reporting.picture_file import Command, Picture, new_figure
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.terminal import cli
@@ -32,7 +32,7 @@ Reads a model and a sentence, and draws how much the model attended to each piec
 wrote each piece of the translation (rows). Each row sums to 1 (with model.local_attention=predictive, to less); white
 is 0, the darkest blue is 1. Without --target the model first translates the sentence, as `translate` does with the same
 settings. This works for every model with attention; self-attention (of encoder or decoder) is only in a Transformer.
-If no installed font has a character, it is drawn as its code point, such as U+4E2D, with a warning.
+If no installed font has a character, a warning says so.
 
 Each picture has its own --help:
   plot attention         this one; you can leave out the word `attention`
@@ -146,7 +146,6 @@ _CELL, _LONGEST_SIDE = 0.24, 16.0
 def heat_maps_of(maps_MTS: FloatArray, titles: Sequence[str], across: int, rows: Side, columns: Side) -> "Figure":
     """Draw the maps in a grid with `across` columns, from white for 0 to the darkest blue for 1."""
     M, T, S = maps_MTS.shape
-    rows, columns = (Side(side.name, shown(side.pieces)) for side in (rows, columns))
     down = -(-M // across)
     cell = min(_CELL, _LONGEST_SIDE / max(across * S, down * T))
     figure = room_for(rows, columns, cell, across, down)
@@ -332,11 +331,10 @@ def arcs_of(
 
     Each row of the weights has a colour; a legend names several. A weight of 1 looks the same in every picture.
     """
-    left, right = shown(words), shown(seen)
-    longest = max(len(left), len(right))
+    longest = max(len(words), len(seen))
     line = min(_LINE, _HIGHEST / longest)
     points = min(11.0, 0.55 * line * 72)  # an inch has 72 points
-    letters = max(map(len, left)) + max(map(len, right))
+    letters = max(map(len, words)) + max(map(len, seen))
     figure = new_figure(_BETWEEN + _LETTER * points * letters, line * longest + 0.5)
     axes = figure.subplots()
     axes.set(xlim=(0, 1), ylim=(longest - 0.5, -0.5), xticks=[])
@@ -345,7 +343,7 @@ def arcs_of(
         spine.set_visible(False)
     others = axes.twinx()
     others.set_ylim(axes.get_ylim())
-    for side, texts in ((axes, left), (others, right)):
+    for side, texts in ((axes, words), (others, seen)):
         side.set_frame_on(False)
         side.tick_params(length=0, labelsize=points)
         side.set_yticks(range(len(texts)), texts, parse_math=False)  # because a word may be a dollar sign
