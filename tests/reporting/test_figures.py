@@ -6,7 +6,6 @@ import os
 import numpy as np
 import pytest
 from helpers.messages import says
-from helpers.picture_numbers import read_numbers
 from helpers.thorough import thorough
 from helpers.tiny import ROOT, status_and_error
 from helpers.untrained import write_untrained
@@ -28,12 +27,11 @@ CONFIG = ROOT / "configs" / "demo_en_de.yaml"
 def shown(monkeypatch, tmp_path, capsys):
     """A function that runs `plot`: what the figure was made of, and what was printed.
 
-    The numbers are left in numbers.npz. With an ending, files are written, which takes most of the time; twice, since
-    the same input gives the same bytes.
+    With an ending, files are written, which takes most of the time; twice, since the same input gives the same bytes.
     """
 
     def run(*words, ending=None):
-        output, numbers, got = tmp_path / f"picture.{ending or 'png'}", tmp_path / "numbers.npz", []
+        output, got = tmp_path / f"picture.{ending or 'png'}", []
         for name in ("positions_figure", "masks_figure", "lines_figure"):
             real = getattr(plot_textbook, name)
             monkeypatch.setattr(plot_textbook, name, lambda *given, real=real: (got.append(given), real(*given))[1])
@@ -42,8 +40,8 @@ def shown(monkeypatch, tmp_path, capsys):
             with monkeypatch.context() as patch:
                 if ending is None:
                     patch.setattr(picture_file, "write", lambda _, make, __: make())
-                assert plot.main([*map(str, words), "--output", str(output), "--numbers", str(numbers)]) == 0
-            written.append(numbers.read_bytes() + (output.read_bytes() if ending else b""))
+                assert plot.main([*map(str, words), "--output", str(output)]) == 0
+            written.append(output.read_bytes() if ending else b"")
         assert written[0] == written[-1]
         assert ending is None or output.stat().st_size > 1000
         return got[0], capsys.readouterr().out.splitlines()[0]
@@ -51,23 +49,16 @@ def shown(monkeypatch, tmp_path, capsys):
     return run
 
 
-@pytest.fixture
-def numbers(tmp_path):
-    """A function that reads what `shown` has left: arrays by name."""
-    return lambda: read_numbers(tmp_path / "numbers.npz")
-
-
 @pytest.mark.parametrize("ending", ["png", *thorough("svg", "pdf")])
-def test_sinusoids_in_both_orders(shown, numbers, ending):
+def test_sinusoids_in_both_orders(shown, ending):
     (table_TD, _), said = shown("positions", "--positions", 30, "--width", 16, ending=ending)
     assert np.array_equal(table_TD, sinusoidal(30, 16))
     assert said.endswith("30 positions of 16 dimensions, sines and cosines in turn")
-    assert numbers().keys() == {"picture", "encodings_TD", "products_TT", "order"}
-    assert np.array_equal(numbers()["encodings_TD"], table_TD)
+    products = plot_textbook.positions_figure(table_TD, "").axes[2].images[0].get_array()
     plain_TT = [[sum(a * b for a, b in zip(one, two, strict=True)) for two in table_TD] for one in table_TD]
-    assert np.allclose(numbers()["products_TT"], plain_TT, atol=1e-5)
+    assert np.allclose(products, plain_TT, atol=1e-5)
     (halves_TD, title), _ = shown("positions", "--positions", 30, "--width", 16, "--halves")
-    assert title == numbers()["order"] == "sines, then cosines"
+    assert title == "sines, then cosines"
     assert np.array_equal(halves_TD, np.concatenate([table_TD[:, ::2], table_TD[:, 1::2]], axis=1))
 
 
@@ -82,7 +73,7 @@ def test_learned_positions_are_those_of_the_model(shown, tmp_path, joint_tokeniz
     assert status == 2 and says(error, "no-learned-positions")
 
 
-def test_masks_are_those_of_the_models(shown, numbers):
+def test_masks_are_those_of_the_models(shown):
     (masks,), said = shown("masks", "--length", 5, "--padding", 1, "--window", 1)
     sees = {
         "encoder and cross-attention": lambda t, s: s < 4,
@@ -93,26 +84,17 @@ def test_masks_are_those_of_the_models(shown, numbers):
     assert list(masks) == list(sees) and said.endswith("; ".join(sees))
     for name, mask_TT in masks.items():
         assert mask_TT.tolist() == [[sees[name](t, s) for s in range(5)] for t in range(5)], name
-    named = numbers()
-    assert named.pop("picture") == "masks"
-    names = ["padding_TT", "causal_TT", "window_TT", "causal_window_TT"]
-    assert list(named) == names
-    for mask_TT, array_TT in zip(masks.values(), named.values(), strict=True):
-        assert array_TT.dtype == bool and array_TT.tolist() == mask_TT.tolist()
 
 
-def test_schedules_are_those_of_training(shown, numbers):
+def test_schedules_are_those_of_training(shown):
     other = ROOT / "configs" / "wmt14_en_de_base.yaml"
     (panels,), _ = shown("schedule", CONFIG, other, "training.max_steps=5000")
     (lines,) = panels.values()
     assert list(lines) == [str(CONFIG), str(other)]
-    assert numbers()["names"].tolist() == list(lines)
-    for number, (path, (steps, rates)) in enumerate(zip((CONFIG, other), lines.values(), strict=True), start=1):
+    for path, (steps, rates) in zip((CONFIG, other), lines.values(), strict=True):
         settings = load_config(path, ["training.max_steps=5000"]).training
         assert steps[0] == 1 and 4990 < steps[-1] <= 5000 and len(steps) <= 2000
         assert rates == [learning_rate(step, settings) for step in steps]
-        assert numbers()[f"learning_rate_{number}"].tolist() == rates
-        assert numbers()[f"learning_rate_{number}_updates"].tolist() == list(steps)
 
 
 def write_log(run, *records, end="\n"):
@@ -121,7 +103,7 @@ def write_log(run, *records, end="\n"):
     return run
 
 
-def test_curves_are_the_numbers_of_the_log(shown, numbers, tmp_path):
+def test_curves_are_the_numbers_of_the_log(shown, tmp_path):
     """Of a run that is just writing its last line, too."""
     records = [{"step": step, "loss": 9 - step, "nll": 8 - step, "learning_rate": 0.1} for step in (1, 2, 3)]
     one = write_log(tmp_path / "one", *records, {"step": 3, "valid_nll": 4.0, "valid_bleu": 5.5}, {"step": 4}, end="")
@@ -130,19 +112,14 @@ def test_curves_are_the_numbers_of_the_log(shown, numbers, tmp_path):
     assert panels[CURVES["loss"]] == {str(one): ([1, 2, 3], [8, 7, 6]), str(other): ([1, 2], [8, 7])}
     assert panels[CURVES["valid_bleu"]] == {str(one): ([3], [5.5])}
     assert list(panels) == [CURVES[name] for name in DRAWN] and said.endswith("; ".join(panels))
-    named = numbers()
-    assert named["names"].tolist() == [str(one), str(other)]
-    assert (named["loss_2"].tolist(), named["loss_2_updates"].tolist()) == ([8, 7], [1, 2])
-    assert (named["valid_bleu_1"].tolist(), named["valid_bleu_1_updates"].tolist()) == ([5.5], [3])
-    assert "valid_bleu_2" not in named
 
 
-def test_a_loss_that_was_not_finite_is_a_gap_and_a_point_without_neighbours_is_marked(shown, numbers, tmp_path):
+def test_a_loss_that_was_not_finite_is_a_gap_and_a_point_without_neighbours_is_marked(shown, tmp_path):
     """The log has null for it."""
     losses = [1.5, None, 2.5, None, *[3.5] * 30]
     run = write_log(tmp_path / "run", *({"step": step, "loss": loss} for step, loss in enumerate(losses)))
-    shown("curves", run)
-    assert np.array_equal(numbers()["loss_1"], np.array(losses, float), equal_nan=True)
+    (panels,), _ = shown("curves", run)
+    assert panels[CURVES["loss"]] == {str(run): (list(range(len(losses))), losses)}
     [line] = plot_textbook.lines_figure({"loss": {"run": (range(len(losses)), losses)}}).axes[0].lines
     assert np.array_equal(line.get_ydata(), np.array(losses, float), equal_nan=True)
     assert np.flatnonzero(line.get_markevery()).tolist() == [0, 2]

@@ -163,8 +163,7 @@ def _parquet_pairs(text: PairedText, file: Any, path: Path) -> Iterator[tuple[st
         table = pyarrow.Table.from_batches([batch])
         while any(pyarrow.types.is_struct(kind) for kind in table.schema.types):
             table = table.flatten()  # the field en of a column translation becomes the column translation.en
-        sources, targets = (table.column(name).to_pylist() for name in names)
-        yield from (pair_of_texts(source or "", target or "") for source, target in zip(sources, targets, strict=True))
+        yield from map(_pair, *(table.column(name).to_pylist() for name in names))
     if num_read != file.metadata.num_rows:
         raise CorpusError(
             f"{path}: is damaged: {num_read:,} of {counted(file.metadata.num_rows, 'row')} can be read; get it again"
@@ -236,8 +235,7 @@ def _hub_pairs(rows: Any, fields: list[FieldPath], name: str) -> Iterator[tuple[
             batch = next(batches, None)
         if batch is None:
             return
-        source, target = (_column(batch, field) for field in fields)
-        yield from (_hub_pair(*texts) for texts in zip(source, target, strict=True))
+        yield from map(_pair, *(_column(batch, field) for field in fields))
 
 
 def _column(batch: dict[str, list[Any]], field: FieldPath) -> list[Any]:
@@ -247,7 +245,7 @@ def _column(batch: dict[str, list[Any]], field: FieldPath) -> list[Any]:
     return column
 
 
-def _hub_pair(source: Any, target: Any) -> tuple[str, str] | BadPair:
+def _pair(source: Any, target: Any) -> tuple[str, str] | BadPair:
     """Return the pair of a row. A missing text becomes an empty text."""
     for text in (source, target):
         if text is not None and not isinstance(text, str):

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from transformer_mt.base.errors import CheckpointError, EvaluationError, TranslationError, UserError
 from transformer_mt.base.languages import has_spaces, split_units
@@ -124,9 +123,6 @@ class Shown:
     attention: list[Chart]
 
 
-Form = TypeVar("Form")
-
-
 def open_runs(paths: Sequence[Path], notes: Notes) -> list[Run]:
     """Open each directory, once. Raises CheckpointError if it is no run or model; ConfigError."""
     return [_open(path, notes) for path in dict.fromkeys(paths)]
@@ -150,7 +146,7 @@ def _open(path: Path, notes: Notes) -> Run:
         run.num_parameters, run.made_of = _weights(path, model)
     if is_run:
         with left_out(notes["training"]):
-            run.starts = read_record(path / "run.json", STARTS, "train")
+            run.starts = _starts(path / "run.json")
         with left_out(notes["curves"]):
             run.log, faults = read_log(path, CURVES)
             if faults:
@@ -180,14 +176,14 @@ def _weights(path: Path, model: Path) -> tuple[int, str]:
     return num_parameters, read_metadata(file).get("made_of", "")
 
 
-def read_record(path: Path, form: TypeAdapter[Form], writer: str) -> Form:
-    """Return the content of a JSON file of that form, which the stage `writer` writes. Raises CheckpointError."""
+def _starts(path: Path) -> list[Start]:
+    """Return the content of a run.json. Raises CheckpointError."""
     try:
-        return form.validate_python(read_json(path))
+        return STARTS.validate_python(read_json(path))
     except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing; `{writer}` writes it") from None
+        raise CheckpointError(f"{path} is missing; `train` writes it") from None
     except (OSError, ValueError):
-        raise CheckpointError(f"{path} is damaged, or was not written by `{writer}`") from None
+        raise CheckpointError(f"{path} is damaged, or was not written by `train`") from None
 
 
 SAMPLES = 8  # number of lines of each test set to show

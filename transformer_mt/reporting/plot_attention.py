@@ -105,13 +105,6 @@ def _maps(arguments: argparse.Namespace) -> Picture:
     titles = [f"layer {layer}, {head}" for layer in layers for head in heads]
     return Picture(
         lambda: heat_maps_of(maps_MTS, titles, across(len(layers), len(heads)), rows, columns),
-        {
-            "weights_LHTS": weights_LHTS,
-            "layers": layers,
-            "heads": heads,
-            "rows": rows.pieces,
-            "columns": columns.pieces,
-        },
         found.text,
         "".join(rows.pieces + columns.pieces),
     )
@@ -284,14 +277,6 @@ def _attention_of_word(arguments: argparse.Namespace) -> Picture:
     most = [f"{seen_texts[other]} {mean_M[other]:.2f}" for other in np.argsort(-mean_M, kind="stable")[:3]]
     return Picture(
         lambda: arcs_of(weights_HM, heads, title, texts, number, seen_texts),
-        {
-            "weights_HM": weights_HM,
-            "heads": heads,
-            "layer": index + 1,
-            "words": texts,
-            "word": number,
-            "seen": seen_texts,
-        },
         f"{texts[number]} looks at {', '.join(most)}",
         "".join(texts + seen_texts),
     )

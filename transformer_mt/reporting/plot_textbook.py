@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import ValidationError, create_model
 from torch import Tensor
 
@@ -65,7 +64,6 @@ def _positions(arguments: argparse.Namespace) -> Picture:
             table_TD, title = np.concatenate([table_TD[:, 0::2], table_TD[:, 1::2]], axis=1), "sines, then cosines"
     return Picture(
         lambda: positions_figure(table_TD, title),
-        {"encodings_TD": table_TD, "products_TT": table_TD @ table_TD.T, "order": title},
         f"{len(table_TD)} positions of {table_TD.shape[1]} dimensions, {title}",
     )
 
@@ -133,9 +131,7 @@ def _masks(arguments: argparse.Namespace) -> Picture:
         f"decoder, window {window}": sentence.backwards(window),
     }
     drawn = {name: whole_mask(see).expand(1, 1, length, length)[0, 0] for name, see in masks.items()}
-    names = ("padding_TT", "causal_TT", "window_TT", "causal_window_TT")
-    numbers = {name: mask_TT.numpy() for name, mask_TT in zip(names, drawn.values(), strict=True)}
-    return Picture(lambda: masks_figure(drawn), numbers, "; ".join(drawn))
+    return Picture(lambda: masks_figure(drawn), "; ".join(drawn))
 
 
 def masks_figure(masks: Mapping[str, Tensor]) -> "Figure":
@@ -265,17 +261,9 @@ def _curves(arguments: argparse.Namespace) -> Picture:
 
 
 def _over_updates(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str], summary: str) -> Picture:
-    """Return a picture with a panel for each field of the log, and in it a line for each name.
-
-    In the file of numbers, the arrays of the first name end in _1, those of the second name in _2, and so on.
-    """
-    numbers: dict[str, NDArray[np.float64] | Sequence[str]] = {"names": names}
-    for field, lines in panels.items():
-        for name, (steps, values) in lines.items():
-            key = f"{field}_{1 + names.index(name)}"
-            numbers |= {f"{key}_updates": np.array(steps), key: np.array(values, dtype=float)}
+    """Return a picture with a panel for each field of the log, and in it a line for each name."""
     drawn = {CURVES[field]: lines for field, lines in panels.items()}
-    return Picture(lambda: lines_figure(drawn), numbers, summary, "".join(names))
+    return Picture(lambda: lines_figure(drawn), summary, "".join(names))
 
 
 def lines_figure(panels: Mapping[str, Mapping[str, Line]]) -> "Figure":
