@@ -12,6 +12,7 @@ from transformer_mt.base.wording import counted, cut
 from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import KEPT, REASONS, TextFilters
+from transformer_mt.corpora.opening import sample_of
 from transformer_mt.evaluation.metrics import check_tokeniser, check_words, tokenised_warning
 from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.preparing.fill_data_dir import (
@@ -25,16 +26,19 @@ from transformer_mt.preparing.fill_data_dir import (
 )
 from transformer_mt.preparing.measured_text import TextMeasures, measure, table
 from transformer_mt.preparing.prepared import (
+    ORIGIN,
     SUMMARY,
     Prepared,
+    TokenizerOrigin,
     check_data,
+    check_tag,
     files_of,
     is_training,
+    kept_tokenizer,
     read_prepared,
     trained_on,
 )
 from transformer_mt.preparing.text_warnings import tag_warnings, text_warnings
-from transformer_mt.preparing.tokenizer_training import ORIGIN, TokenizerOrigin, check_tag, kept_tokenizer, sample_of
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, load_config
 from transformer_mt.settings.section import fingerprint

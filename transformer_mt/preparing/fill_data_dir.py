@@ -16,9 +16,8 @@ from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import KEPT, PairCounts, PieceFilters, TextFilters, drop_table
 from transformer_mt.corpora.opening import corpus_digest, corpus_files, digest_of_part, open_corpus, parts_of
 from transformer_mt.corpora.repeated import HeldOut
-from transformer_mt.preparing.prepared import SUMMARY, is_training, write_data_sums
+from transformer_mt.preparing.prepared import SUMMARY, TokenizerOrigin, is_training, write_data_sums
 from transformer_mt.preparing.shards import BlockEncoder, write_encoded, writing
-from transformer_mt.preparing.tokenizer_training import TokenizerOrigin
 from transformer_mt.preparing.training_shards import ShardMaker, TrainingCorpus, TrainingSet, write_training_set
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 from transformer_mt.settings.section import fingerprint
