@@ -144,7 +144,7 @@ class TestWeightsOf:
             weights_of(config(weight, weight), (10_000, 2_000_000) if weight > 1 else (10, 20))
 
     def test_an_order_that_memory_has_no_room_for_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(batching, "free_memory", lambda: 4000)
+        monkeypatch.setattr(batching, "free_memory", lambda: 8000)
         assert weights_of(config(1.0, 2.0), (2, 499)) == (1, 2)
         with pytest.raises(ConfigError, match=message("epoch-size-impossible", "lower")):
             weights_of(config(1.0, 2.0), (3, 499))

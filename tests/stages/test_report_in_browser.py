@@ -57,14 +57,9 @@ def test_text_that_looks_like_a_script_is_shown(tab):
     assert tab.value("document.scripts.length") == 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_telephone_shows_the_page_without_scrolling_sideways(tab, scheme):
+def test_a_telephone_shows_the_page_without_scrolling_sideways(tab):
     tab.call("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=2, mobile=True)
-    tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
     assert tab.value("document.documentElement.scrollWidth") == 360
-    colours = [tab.value(f"getComputedStyle(document.body).{name}") for name in ("color", "backgroundColor")]
-    ink, paper = (sum(map(int, colour[4:-1].split(","))) for colour in colours)
-    assert (ink < 200 < 700 < paper) if scheme == "light" else (paper < 200 < 600 < ink)
 
 
 def test_no_labels_of_ticks_lie_on_one_another(tab):

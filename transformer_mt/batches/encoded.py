@@ -211,14 +211,12 @@ def places_of_pairs(data_dir: Path, pairs: NDArray[np.int64]) -> list[Place]:
     source = EncodedCorpus.load(directory).source
     shards = [directory / shard for shard in ShardIndex.load(directory).shards]
     where, rows = source.rows(pairs) if isinstance(source, ShardedText) else (np.zeros_like(pairs), pairs)
-    return [_place(shards[shard], row) for shard, row in zip(where.tolist(), rows.tolist(), strict=True)]
-
-
-def _place(shard: Path, row: int) -> Place:
-    files: list[tuple[str, int]] = read_json(shard / RECORD)["files"]
-    file, _ = files[bisect_right([first for _, first in files], row) - 1]
-    line = np.fromfile(shard / LINES, "<i8", count=1, offset=8 * row)
-    return file, int(line[0])
+    places = list[Place]()
+    for shard, row in zip((shards[number] for number in where.tolist()), rows.tolist(), strict=True):
+        files: list[tuple[str, int]] = read_json(shard / RECORD)["files"]
+        file, _ = files[bisect_right([first for _, first in files], row) - 1]
+        places.append((file, int(np.fromfile(shard / LINES, "<i8", count=1, offset=8 * row)[0])))
+    return places
 
 
 def described(places: list[Place]) -> str:

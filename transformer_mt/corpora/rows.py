@@ -1,8 +1,6 @@
 """Reads rows of named fields: JSON lines, Parquet, and data sets of the Hugging Face hub."""
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import reduce
@@ -18,9 +16,7 @@ from transformer_mt.corpora.text_files import (
     Survey,
     all_lines,
     check_same,
-    is_compressed,
     needed,
-    opened,
     opened_again,
     survey_of,
 )
@@ -110,28 +106,14 @@ def open_parquet(text: PairedText) -> Corpus:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
-    """Open a file, decompressed, and a pyarrow.parquet.ParquetFile of it. Raises CorpusError if reading it fails."""
+    """Open a file, and a pyarrow.parquet.ParquetFile of it. Raises CorpusError if reading it fails."""
     parquet = needed("pyarrow.parquet", f"{path} is Parquet", "write it as another form")
     arrow_errors = needed("pyarrow", f"{path} is Parquet", "write it as another form").ArrowException
     try:
-        with _seekable(path) as file, parquet.ParquetFile(file, pre_buffer=False) as opened_file:
+        with path.open("rb") as file, parquet.ParquetFile(file, pre_buffer=False) as opened_file:
             yield file, opened_file
     except (OSError, arrow_errors, UnicodeDecodeError) as error:  # the last for text that is not UTF-8
         raise CorpusError(f"{path}: cannot be read ({error}); name a complete Parquet file") from None
-
-
-@contextmanager
-def _seekable(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file. Decompress it into a temporary file if necessary, because reading Parquet begins at its end."""
-    if not is_compressed(path):
-        with path.open("rb") as file:
-            yield file
-        return
-    with tempfile.TemporaryFile() as copy:
-        with opened(path) as file:
-            shutil.copyfileobj(file, copy, 1 << 20)
-        copy.seek(0)
-        yield copy
 
 
 def _columns(text: PairedText, file: Any, path: Path) -> list[str]:

@@ -258,11 +258,7 @@ def print_scores(results: Results) -> None:
         if result.analysis is not None:
             print(f"\n{name}: weaknesses\n{text_of_analysis(result.analysis)}\n")
         if result.seconds is not None:
-            print(f"{name:{width}}  {_speed(result)}")
-
-
-def _speed(result: TestSetScores) -> str:
-    split = f", {counted(result.num_split, 'line')} split at ends of sentences" if result.num_split else ""
-    beam = "" if result.decoding is None else f", beam_size {result.decoding.beam_size}"
-    sentences = counted(result.num_lines, "sentence")
-    return f"{sentences} in {result.seconds:.1f} s, {result.sentences_per_second or 0:.1f} a second{beam}{split}"
+            split = f", {counted(result.num_split, 'line')} split at ends of sentences" if result.num_split else ""
+            beam = "" if result.decoding is None else f", beam_size {result.decoding.beam_size}"
+            speed = f"{result.seconds:.1f} s, {result.sentences_per_second or 0:.1f} a second"
+            print(f"{name:{width}}  {counted(result.num_lines, 'sentence')} in {speed}{beam}{split}")

@@ -41,7 +41,12 @@ def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None
     Raises ConfigError if it cannot be made; CorpusError or DirectoryError if the program could overwrite a file of the
     user, or if another process holds the lock.
     """
-    _check_outside(directory, texts)
+    for path in [path for text in texts if text.share is None for path in corpus_files(text)]:
+        if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
+            raise CorpusError(
+                f"{path}: this file of the corpus is in data_dir={directory}, where `prepare` could overwrite it; "
+                "choose another data_dir"
+            )
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -53,16 +58,6 @@ def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None
                     f"{path}: is a link that `prepare` did not make; move it away, or choose another data_dir"
                 )
         yield
-
-
-def _check_outside(directory: Path, texts: Iterable[PairedText]) -> None:
-    """Raises CorpusError if a file of the corpus is in the directory, where `prepare` could overwrite it."""
-    for path in [path for text in texts if text.share is None for path in corpus_files(text)]:
-        if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
-            raise CorpusError(
-                f"{path}: this file of the corpus is in data_dir={directory}, where `prepare` could overwrite it; "
-                "choose another data_dir"
-            )
 
 
 def held_out_of(opened: Mapping[str, Corpus]) -> HeldOut:

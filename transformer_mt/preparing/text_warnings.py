@@ -177,7 +177,11 @@ def _side_warnings(side: SideMeasures) -> Iterator[str]:
         yield f"has HTML entities, such as &amp;, in {with_entities:.0f} % of its lines: write the characters instead"
     if not side.spaced and side.characters[" "] > side.characters.total() / 4:
         yield "has spaces between its words, which this language does not write: remove them"
-    if _is_lower_cased(side):
+    small, capital = (
+        sum(number for character, number in side.characters.items() if test(character))
+        for test in (str.islower, str.isupper)
+    )
+    if next(iter(side.scripts), "") in _CASED and capital < _FEWEST_CAPITALS * small:
         yield "has no capital letters, so a model does not learn them: give the text as it was before lower-casing"
     if side.mean_length > (_LONG_WORDS if side.spaced else _LONG_CHARACTERS):
         yield (
@@ -186,12 +190,3 @@ def _side_warnings(side: SideMeasures) -> Iterator[str]:
         )
     if side.spaced and side.mean_length < _SHORT_WORDS:
         yield "consists of single words, from which a model cannot learn to translate sentences: add sentences"
-
-
-def _is_lower_cased(side: SideMeasures) -> bool:
-    """Whether nearly no letter is a capital one, in a script that begins sentences with them."""
-    small, capital = (
-        sum(number for character, number in side.characters.items() if test(character))
-        for test in (str.islower, str.isupper)
-    )
-    return next(iter(side.scripts), "") in _CASED and capital < _FEWEST_CAPITALS * small

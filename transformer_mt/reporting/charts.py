@@ -22,17 +22,16 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
-NUM_COLOURS = 8
-_DASHES = ("-", "--", ":")  # the same as in style.css
+# The same colours and dashes as in style.css.
+_COLOURS = ("#0b66c2", "#b34700", "#1c7c3c", "#8a2fa8", "#b3123f", "#4f5d00", "#006f7d", "#5a4a42")
+_SOFT, _FAINT = "#56616e", "#d5dbe1"
+NUM_COLOURS, _DASHES = len(_COLOURS), ("-", "--", ":")
 _WIDTH = 4.4  # inches: fits into a column of the page or on a telephone without making the letters small
 _CELL = 0.19  # inches
-# Colours used for nothing else: `_in_page` replaces them by variables of style.css, which differ in dark mode.
-_SOFT, _FAINT = "#fe00f0", "#fe00f1"
-_VARIABLES = {"f0": "soft", "f1": "line"} | {f"{run:02x}": f"run-{run}" for run in range(NUM_COLOURS)}
 _STYLE: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 10.0, "text.color": _SOFT, "axes.labelcolor": _SOFT} | {
     f"{axis}tick.{part}": colour for axis in "xy" for part, colour in (("color", _FAINT), ("labelcolor", _SOFT))
 }
-_PLUS, _MINUS = "#1f6fc9", "#b85c00"  # colours of maps; style.css makes them lighter in dark mode
+_PLUS, _MINUS = "#1f6fc9", "#b85c00"  # colours of maps
 
 
 @dataclass
@@ -59,9 +58,9 @@ def lines(key: str, title: str, curves: Mapping[str, tuple[int, Line]], marks: S
     with _drawn(chart, _WIDTH, 2.5) as figure:
         axes = _plain_axes(figure)
         for number, line in curves.values():
-            draw_line(axes, line, color=_colour(number), linestyle=_DASHES[number % len(_DASHES)])
+            draw_line(axes, line, color=_COLOURS[number % NUM_COLOURS], linestyle=_DASHES[number % len(_DASHES)])
         for step, number in marks:
-            axes.axvline(step, color=_colour(number), linewidth=1.0, linestyle=(0, (2, 4)))
+            axes.axvline(step, color=_COLOURS[number % NUM_COLOURS], linewidth=1.0, linestyle=(0, (2, 4)))
         axes.set_xlabel("update", loc="right")
         axes.grid(axis="y", color=_FAINT)
     return chart
@@ -91,10 +90,6 @@ def _plain_axes(figure: "Figure") -> "Axes":
         spine.set_color(_FAINT)
     axes.locator_params(nbins=6)
     return axes
-
-
-def _colour(number: int) -> str:
-    return f"#fe00{number % NUM_COLOURS:02x}"
 
 
 def _colours() -> "Colormap":
@@ -130,11 +125,5 @@ def _drawn(chart: Chart, width: float, height: float) -> Iterator["Figure"]:
     label = ". ".join([chart.title, *(f"{name}: {text}" for name, _, text in chart.descriptions)])
     svg = content.getvalue().partition("<svg ")[2]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub("<[^>]+>", _in_page, svg)  # tags only: text has no < or >
+    svg = re.sub(r'(<[^>]*) id="[\w.]+_[0-9]+"', r"\1", svg)  # in tags: other pictures use these ids, too
     chart.svg = Markup('<svg role="img" aria-label="{}" ').format(label) + Markup(svg)
-
-
-def _in_page(tag: re.Match[str]) -> str:
-    """Return an SVG tag with variables for the page's colours, and without ids that other pictures use, too."""
-    text = re.sub(r' id="[\w.]+_[0-9]+"', "", tag[0])
-    return re.sub("#fe00(..)", lambda found: f"var(--{_VARIABLES[found[1]]})", text)

@@ -248,7 +248,10 @@ The command prints the three words with the largest weights, in the mean of the 
 def _self_attention_arguments(parser: argparse.ArgumentParser) -> None:
     _model_arguments(parser)
     parser.add_argument(
-        "--word", metavar="WORD", required=True, help="the word; if it occurs several times, WORD:2 is the second"
+        "--word",
+        metavar="WORD",
+        required=True,
+        help="the word; if it occurs several times, the first; WORD:2 is the second",
     )
     parser.add_argument("--side", choices=["encoder", "decoder"], default="encoder", help="(default: encoder)")
     parser.add_argument(
@@ -285,21 +288,14 @@ def _attention_of_word(arguments: argparse.Namespace) -> Picture:
 def number_of(wanted: str, words: Sequence[Word]) -> int:
     """Return the number, from 0, of the wanted word; WORD:2 is its second occurrence.
 
-    Raises UserError if the sentence does not have the word, or has it several times and `wanted` has no number.
+    Raises UserError if the sentence does not have the word, or not so often.
     """
     texts = [word.text for word in words]
     text, _, which = (wanted, "", "") if wanted in texts else wanted.rpartition(":")
-    places = [number for number, other in enumerate(texts) if other == text]
-    if not places:
+    places = {str(count): at for count, at in enumerate((at for at, one in enumerate(texts) if one == text), start=1)}
+    if (which or "1") not in places:
         raise UserError(f"--word {wanted}: the sentence does not have this word. Its words are {' '.join(texts)}")
-    if not which and len(places) > 1:
-        raise UserError(
-            f"--word {wanted}: occurs {len(places)} times in the sentence: write {wanted}:1 for the first, and so on "
-            f"up to {wanted}:{len(places)}"
-        )
-    if which and which not in map(str, range(1, len(places) + 1)):
-        raise UserError(f"--word {wanted}: {text} occurs only {counted(len(places), 'time')} in the sentence")
-    return places[int(which or 1) - 1]
+    return places[which or "1"]
 
 
 # In inches.
