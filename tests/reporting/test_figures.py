@@ -8,8 +8,6 @@ import pytest
 from helpers.messages import says
 from helpers.thorough import thorough
 from helpers.tiny import ROOT, status_and_error
-from helpers.untrained import write_untrained
-from safetensors.torch import load_file
 
 from transformer_mt import plot
 from transformer_mt.models.embeddings import sinusoidal
@@ -50,27 +48,13 @@ def shown(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("ending", ["png", *thorough("svg", "pdf")])
-def test_sinusoids_in_both_orders(shown, ending):
-    (table_TD, _), said = shown("positions", "--positions", 30, "--width", 16, ending=ending)
+def test_sinusoids(shown, ending):
+    (table_TD,), said = shown("positions", "--positions", 30, "--width", 16, ending=ending)
     assert np.array_equal(table_TD, sinusoidal(30, 16))
-    assert said.endswith("30 positions of 16 dimensions, sines and cosines in turn")
-    products = plot_textbook.positions_figure(table_TD, "").axes[2].images[0].get_array()
+    assert said.endswith("30 positions of 16 dimensions")
+    products = plot_textbook.positions_figure(table_TD).axes[2].images[0].get_array()
     plain_TT = [[sum(a * b for a, b in zip(one, two, strict=True)) for two in table_TD] for one in table_TD]
     assert np.allclose(products, plain_TT, atol=1e-5)
-    (halves_TD, title), _ = shown("positions", "--positions", 30, "--width", 16, "--halves")
-    assert title == "sines, then cosines"
-    assert np.array_equal(halves_TD, np.concatenate([table_TD[:, ::2], table_TD[:, 1::2]], axis=1))
-
-
-def test_learned_positions_are_those_of_the_model(shown, tmp_path, joint_tokenizer, capsys):
-    model = write_untrained(tmp_path / "learned", joint_tokenizer, positions="learned")
-    (table_TD, title), _ = shown("positions", model, "--positions", 7)
-    assert title == "learned" and len(table_TD) == 7
-    (expected_TD,) = (x for name, x in load_file(model / "model.safetensors").items() if "positions" in name)
-    assert np.array_equal(table_TD, expected_TD[:7])
-    other = write_untrained(tmp_path / "other", joint_tokenizer)
-    status, error = status_and_error(plot.main, "positions", other, "--output", tmp_path / "x.png", capsys=capsys)
-    assert status == 2 and says(error, "no-learned-positions")
 
 
 def test_masks_are_those_of_the_models(shown):
@@ -167,8 +151,6 @@ def test_logs_that_are_none_are_named(text, expected, tmp_path, capsys):
         ["positions", "--width", "7"],
         ["positions", "--positions", "100000"],
         ["positions", "--positions", "0"],
-        ["positions", "model", "--width", "8"],
-        ["positions", "model", "--halves"],
         ["masks", "--padding", "8"],
         ["masks", "--window", "0"],
         ["schedule", "training.max_steps=3"],

@@ -37,7 +37,7 @@ If no installed font has a character, a warning says so.
 Each picture has its own --help:
   plot attention         this one; you can leave out the word `attention`
   plot self-attention    the words to which a word attends
-  plot positions         position encodings, sinusoids or learned ones
+  plot positions         position encodings
   plot masks             which positions may attend to which
   plot schedule          the learning rate of configurations
   plot curves            loss, likelihood, BLEU and learning rate of runs"""

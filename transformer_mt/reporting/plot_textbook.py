@@ -16,17 +16,14 @@ from torch import Tensor
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.base.languages import PAD, UNK
-from transformer_mt.decoding.loading import check_files
 from transformer_mt.models.attention_weights import FloatArray
 from transformer_mt.models.embeddings import sinusoidal
 from transformer_mt.models.layouts import Sentences, whole_mask
 from transformer_mt.reporting.picture_file import Command, Picture, new_figure
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.training_settings import VALIDATION_METRICS
-from transformer_mt.storage.checksums import MODEL
 from transformer_mt.storage.files import read_regular
 from transformer_mt.storage.records import Count, Drawn, Record
-from transformer_mt.storage.weights import read_tensors
 from transformer_mt.terminal import cli
 from transformer_mt.training.optimization import learning_rate
 
@@ -41,55 +38,29 @@ DRAWN = ("loss", "nll", "valid_nll", "valid_bleu", "learning_rate")
 
 
 def _add_positions(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL_DIR", type=Path, nargs="?", help="draw this model's learned positions")
     parser.add_argument("--positions", metavar="T", type=int, default=100, help="number of positions (default: 100)")
-    parser.add_argument("--width", metavar="D", type=int, help="number of dimensions of sinusoids (default: 128)")
-    parser.add_argument("--halves", action="store_true", help="put all sines before all cosines")
+    parser.add_argument("--width", metavar="D", type=int, default=128, help="number of dimensions (default: 128)")
 
 
 def _positions(arguments: argparse.Namespace) -> Picture:
-    if arguments.model is not None and (arguments.width or arguments.halves):
-        raise UserError("--width and --halves are only for sinusoids: leave them out, or leave out MODEL_DIR")
-    width = 128 if arguments.width is None else arguments.width
-    if not 1 <= arguments.positions <= MOST_POSITIONS or not 2 <= width <= MOST_POSITIONS or width % 2:
+    length, width = arguments.positions, arguments.width
+    if not 1 <= length <= MOST_POSITIONS or not 2 <= width <= MOST_POSITIONS or width % 2:
         raise UserError(
             f"--positions must be from 1 to {MOST_POSITIONS}, and --width an even number from 2 to {MOST_POSITIONS}: "
             "a picture of more would be unreadable"
         )
-    if arguments.model is not None:
-        table_TD, title = learned_positions(arguments.model)[: arguments.positions], "learned"
-    else:
-        table_TD, title = sinusoidal(arguments.positions, width).numpy(), "sines and cosines in turn"
-        if arguments.halves:
-            table_TD, title = np.concatenate([table_TD[:, 0::2], table_TD[:, 1::2]], axis=1), "sines, then cosines"
-    return Picture(
-        lambda: positions_figure(table_TD, title),
-        f"{len(table_TD)} positions of {table_TD.shape[1]} dimensions, {title}",
-    )
+    table_TD = sinusoidal(length, width).numpy()
+    return Picture(lambda: positions_figure(table_TD), f"{length} positions of {width} dimensions")
 
 
-def learned_positions(model_dir: Path) -> FloatArray:
-    """Return the table TD of learned positions (of the source, if there are two). Raises UserError if there is none."""
-    check_files(model_dir, "torch")
-    weights = read_tensors(model_dir / MODEL)
-    names = sorted(name for name in weights if name.endswith("positions.table_TD"))  # source_positions come first
-    if not names:
-        raise UserError(
-            f"{model_dir}: this model has no learned positions. Leave MODEL_DIR out to draw sinusoids, or give a model "
-            "trained with model.positions=learned"
-        )
-    table_TD: FloatArray = weights[names[0]].numpy()
-    return table_TD
-
-
-def positions_figure(table_TD: FloatArray, title: str) -> "Figure":
+def positions_figure(table_TD: FloatArray) -> "Figure":
     """Draw the encodings as an image, four of their dimensions as curves, and the dot products of all positions."""
     length, width = table_TD.shape
     figure = new_figure(13, 4)
     image, curves, products = figure.subplots(1, 3)
     largest = np.abs(table_TD).max()
     shown = image.imshow(table_TD, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
-    image.set(xlabel="dimension", ylabel="position", title=title)
+    image.set(xlabel="dimension", ylabel="position", title="sines and cosines in turn")
     figure.colorbar(shown, ax=image)
     for dimension in sorted({min(width - 1, width * part // 16) for part in (1, 2, 4, 6)}):
         curves.plot(range(length), table_TD[:, dimension], label=f"dimension {dimension}")
@@ -102,10 +73,8 @@ def positions_figure(table_TD: FloatArray, title: str) -> "Figure":
 
 
 POSITIONS = Command(
-    "Draws position encodings: an image of positions and dimensions, four dimensions as curves, and the dot\n"
-    "products of all pairs of positions. Without a model, these are the sinusoids of Vaswani et al. 2017, with\n"
-    "sine and cosine in turn, PE(pos, 2i) and PE(pos, 2i+1), as in the paper. With --halves, all sines come\n"
-    "before all cosines, as in tensor2tensor and fairseq: the same numbers in another order.",
+    "Draws the sinusoids of Vaswani et al. 2017: an image of positions and dimensions, four dimensions as curves, and\n"
+    "the dot products of all pairs of positions.",
     "positions --output positions.png",
     _add_positions,
     _positions,
