@@ -4,14 +4,11 @@ import re
 
 import numpy as np
 import pytest
-from helpers.web_page import WebPage, alphas
+from helpers.web_page import WebPage
 
 from transformer_mt.reporting import charts
-from transformer_mt.reporting.plot_attention import Side
 
 pytest.importorskip("matplotlib")
-
-SIDES = Side("target", ["▁Er", "<b>sieht", "中国"]), Side("source", ["▁He", "$x^$", "#fe0001", "</s>"])
 
 
 def paths(chart, colour):
@@ -49,29 +46,12 @@ def test_any_values_are_drawn(values):
     assert chart.svg.startswith("<svg ") and ("no finite value" in chart.svg) == (values == [None, None])
 
 
-def test_all_layers_and_heads_are_in_one_picture_by_name():
-    weights_LHTS = np.random.default_rng(1).dirichlet(np.ones(4), (2, 3, 3)).astype(np.float32)
-    chart = charts.attention("key", "title", weights_LHTS, *SIDES)
-    found = alphas(WebPage(chart.svg))
-    assert (chart.num_layers, chart.num_heads, len(found)) == (2, 3, 8)
-    for layer, weights_HTS in enumerate(weights_LHTS, start=1):
-        np.testing.assert_allclose(found[f"key-{layer}-0"], weights_HTS.mean(axis=0), atol=0.02)
-        for head, weights_TS in enumerate(weights_HTS, start=1):
-            np.testing.assert_allclose(found[f"key-{layer}-{head}"], weights_TS, atol=0.02)
-
-
 def test_text_is_text_and_all_colours_are_the_page_s():
-    """Also that which looks like a colour, and that of which no font here has the characters."""
-    chart = charts.attention("key", "title", np.full((1, 1, 3, 4), 0.25, np.float32), *SIDES)
+    chart = charts.lines("key", "title", {"<b>": (0, ([0, 1], [4.0, 99.0]))})
     page = WebPage(chart.svg)
-    assert [text.strip() for text in page.texts if text.strip()] == [
-        *SIDES[1].pieces,
-        "source",
-        *SIDES[0].pieces,
-        "target",
-    ]
+    assert "update" in [text.strip() for text in page.texts]
     colours = set(re.findall("#[0-9a-f]{6}", " ".join(str(a.get("style")) for _, a in page.elements)))
-    assert colours == {"#56616e", "#d5dbe1"}
+    assert colours == {"#56616e", "#d5dbe1", "#0b66c2"}
     assert not [tag for tag, _ in page.elements if tag in ("style", "metadata", "b")]
 
 

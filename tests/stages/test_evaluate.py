@@ -27,7 +27,7 @@ from transformer_mt.evaluate import main
 from transformer_mt.evaluation.scores_json import SCHEMA_VERSION, Details, read_scores, score_files, write_scores
 from transformer_mt.evaluation.variations import tune
 from transformer_mt.preparing.prepared import files_of
-from transformer_mt.reporting.gathered import Run, gather_tests
+from transformer_mt.reporting.page import Run, gather_tests
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.storage.checksums import write_sums
 from transformer_mt.storage.files import own_name

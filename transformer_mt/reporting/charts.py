@@ -1,7 +1,4 @@
-"""Draws the page's pictures with matplotlib, as SVG with real text, and with the colours of the page.
-
-H heads  L layers  N rows  M columns
-"""
+"""Draws the page's pictures with matplotlib, as SVG with real text, and with the colours of the page."""
 
 import io
 import re
@@ -12,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from transformer_mt.models.attention_weights import FloatArray
 from transformer_mt.reporting.picture_file import UNDATED, new_figure, own_style
-from transformer_mt.reporting.plot_attention import Side, name_cells, room_for
 from transformer_mt.reporting.plot_textbook import Line, draw_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 # The same colours and dashes as in style.css.
@@ -27,11 +21,9 @@ _COLOURS = ("#0b66c2", "#b34700", "#1c7c3c", "#8a2fa8", "#b3123f", "#4f5d00", "#
 _SOFT, _FAINT = "#56616e", "#d5dbe1"
 NUM_COLOURS, _DASHES = len(_COLOURS), ("-", "--", ":")
 _WIDTH = 4.4  # inches: fits into a column of the page or on a telephone without making the letters small
-_CELL = 0.19  # inches
 _STYLE: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 10.0, "text.color": _SOFT, "axes.labelcolor": _SOFT} | {
     f"{axis}tick.{part}": colour for axis in "xy" for part, colour in (("color", _FAINT), ("labelcolor", _SOFT))
 }
-_PLUS, _MINUS = "#1f6fc9", "#b85c00"  # colours of maps
 
 
 @dataclass
@@ -43,9 +35,6 @@ class Chart:
     title: str
     descriptions: Sequence[tuple[str, int, str]] = ()
     """For readers who cannot see it: for each run its name, the number of its colour, and a description."""
-    num_layers: int = 0
-    num_heads: int = 0
-    """For pictures of attention."""
     svg: Markup = field(default_factory=Markup)
 
 
@@ -66,38 +55,12 @@ def lines(key: str, title: str, curves: Mapping[str, tuple[int, Line]], marks: S
     return chart
 
 
-def attention(key: str, title: str, weights_LHNM: FloatArray, rows: Side, columns: Side) -> Chart:
-    """Draw the weights of all layers and heads, and the mean of the heads, on top of one another: the page shows one.
-
-    The id of the image for layer l (from 1) and head h (0 for the mean) ends in -l-h.
-    """
-    chart = Chart(key, title, (), *weights_LHNM.shape[:2])
-    with _drawn(chart, *room_for(rows, columns, _CELL).get_size_inches()) as figure:
-        axes = _plain_axes(figure)
-        for layer, weights_HNM in enumerate(weights_LHNM, start=1):
-            for head, weights_NM in enumerate([weights_HNM.mean(axis=0), *weights_HNM]):
-                shown = axes.imshow(weights_NM, cmap=_colours(), vmin=-1.0, vmax=1.0, interpolation="none")
-                shown.set_gid(f"{key}-{layer}-{head}")
-        name_cells(axes, rows, columns, _CELL)
-        axes.xaxis.tick_top()
-        axes.xaxis.set_label_position("top")
-    return chart
-
-
 def _plain_axes(figure: "Figure") -> "Axes":
     axes = figure.subplots()
     for spine in axes.spines.values():
         spine.set_color(_FAINT)
     axes.locator_params(nbins=6)
     return axes
-
-
-def _colours() -> "Colormap":
-    """Return the colours of maps: orange at -1, transparent at 0, blue at 1."""
-    from matplotlib.colors import LinearSegmentedColormap, to_rgba
-
-    steps = [(0.0, to_rgba(_MINUS)), (0.5, to_rgba(_MINUS, 0)), (0.5, to_rgba(_PLUS, 0)), (1.0, to_rgba(_PLUS))]
-    return LinearSegmentedColormap.from_list("page", steps)
 
 
 def _ends(line: Line) -> str:
