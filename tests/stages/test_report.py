@@ -15,8 +15,8 @@ from helpers.web_page import WebPage
 from transformer_mt import report
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.scores_json import lines_sha256
+from transformer_mt.reporting.charts import CURVES
 from transformer_mt.reporting.page import MARK, SECTIONS, open_runs
-from transformer_mt.reporting.plot_textbook import CURVES
 
 pytest.importorskip("matplotlib")
 

@@ -1,20 +1,97 @@
-"""Draws the page's pictures with matplotlib, as SVG with real text, and with the colours of the page."""
+"""Reads log.jsonl, and draws its curves with matplotlib, as SVG with real text and the colours of the page."""
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from markupsafe import Markup
+from pydantic import ValidationError, create_model
 
+from transformer_mt.base.errors import UserError
 from transformer_mt.reporting.picture_file import UNDATED, new_figure, own_style
-from transformer_mt.reporting.plot_textbook import Line, draw_line
+from transformer_mt.settings.training_settings import VALIDATION_METRICS
+from transformer_mt.storage.files import read_regular
+from transformer_mt.storage.records import Count, Drawn, Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Line = tuple[Sequence[float], Sequence[float | None]]
+"""The x and the y values. None is a gap."""
+
+
+class LogLine(Record):
+    """A line of log.jsonl about training updates or a validation. None means that a number was not finite."""
+
+    step: Count
+    loss: Drawn | None = None
+    nll: Drawn | None = None
+    learning_rate: Drawn | None = None
+    gradient_norm: Drawn | None = None
+    tokens_per_second: Drawn | None = None
+    skipped: Count | None = None
+    split: Count | None = None
+    tokens: Count | None = None
+    seconds: Drawn | None = None
+    valid_perplexity: float | None = None
+    valid_seconds: Drawn | None = None
+    best: bool = False
+
+
+VALIDATION_CURVES = {f"valid_{metric}": shown.title for metric, shown in VALIDATION_METRICS.items()}
+CURVES = {
+    "loss": "loss in training, with label smoothing (nats per target token)",
+    "nll": "negative log-likelihood in training (nats per target token)",
+    **VALIDATION_CURVES,
+    "learning_rate": "learning rate",
+    "tokens_per_second": "target tokens per second",
+    "gradient_norm": "norm of the gradient, before clipping",
+    "skipped": "updates that were skipped so far",
+    "split": "micro-batches that were split so far",
+}
+"""The curves that are drawn from the log, by the name of the field."""
+_SCORES: dict[str, Any] = dict.fromkeys(VALIDATION_CURVES, (Drawn | None, None))
+LOG_LINE = create_model("LogLine", __base__=LogLine, **_SCORES)
+"""A line with a field for each metric of the validation."""
+
+
+def read_log(run: Path, fields: Iterable[str]) -> tuple[list[LogLine], list[str]]:
+    """Return the lines of a run's log, and the errors of unreadable lines. Ignores an incomplete line at the end.
+
+    Raises UserError if the log cannot be read, or if no line has a number in one of these fields.
+    """
+    path = run / "log.jsonl"
+    try:
+        complete = read_regular(path).split(b"\n")[:-1]
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; give the directory of a run, which `train` writes") from None
+    records, faults = list[LogLine](), list[str]()
+    for number, line in enumerate(complete, start=1):
+        try:
+            records.append(LOG_LINE.model_validate_json(line))
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            field = "".join(f"{key}: " for key in fault["loc"])
+            faults.append(f"{path}, line {number}: {field}{fault['msg']}")
+    if not faults and not any(getattr(record, field) is not None for record in records for field in fields):
+        raise UserError(f"{path} has no update yet; wait until training.log_every updates are done")
+    return records, faults
+
+
+def lines_of(records: Sequence[LogLine], fields: Iterable[str]) -> dict[str, Line]:
+    """Return a line over the updates for each of these fields that is in the log."""
+    found: dict[str, Line] = {}
+    for key in fields:
+        if there := [record for record in records if key in record.model_fields_set]:
+            found[key] = [record.step for record in there], [getattr(record, key) for record in there]
+    return found
+
 
 # The same colours and dashes as in style.css.
 _COLOURS = ("#0b66c2", "#b34700", "#1c7c3c", "#8a2fa8", "#b3123f", "#4f5d00", "#006f7d", "#5a4a42")
@@ -53,6 +130,17 @@ def lines(key: str, title: str, curves: Mapping[str, tuple[int, Line]], marks: S
         axes.set_xlabel("update", loc="right")
         axes.grid(axis="y", color=_FAINT)
     return chart
+
+
+def draw_line(axes: "Axes", line: Line, **look: Any) -> None:
+    """Draw a line with its gaps; `look` are arguments of matplotlib's `plot`.
+
+    Points have a marker if there are few of them, and if they have no neighbour, because a line would not show them.
+    """
+    values_N = np.array(line[1], dtype=float)
+    there_N = np.isfinite(values_N)
+    alone_N = there_N & ~np.append(there_N[1:], False) & ~np.append(False, there_N[:-1])
+    axes.plot(line[0], values_N, marker="o", markersize=4, markevery=alone_N | (len(values_N) < 20), **look)
 
 
 def _plain_axes(figure: "Figure") -> "Axes":

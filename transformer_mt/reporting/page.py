@@ -20,8 +20,7 @@ from transformer_mt.evaluation.comparing import ComparedTest, comparison, read_t
 from transformer_mt.evaluation.evaluated_texts import TestSet, model_in, read_test_sets, results_dir
 from transformer_mt.evaluation.scores_json import Results, read_scores
 from transformer_mt.reporting import charts
-from transformer_mt.reporting.charts import Chart
-from transformer_mt.reporting.plot_textbook import CURVES, LogLine, lines_of, read_log
+from transformer_mt.reporting.charts import CURVES, Chart, LogLine, lines_of, read_log
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import flat_settings, load_config
 from transformer_mt.storage.checksums import CONFIG, MODEL, checkpoint_path, saved_steps

@@ -38,9 +38,7 @@ Each picture has its own --help:
   plot attention         this one; you can leave out the word `attention`
   plot self-attention    the words to which a word attends
   plot positions         position encodings
-  plot masks             which positions may attend to which
-  plot schedule          the learning rate of configurations
-  plot curves            loss, likelihood, BLEU and learning rate of runs"""
+  plot masks             which positions may attend to which"""
 
 _IN_A_ROW = 4  # up to so many maps are in one row; more are in a square
 
