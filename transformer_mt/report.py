@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.base.wording import counted
-from transformer_mt.reporting.page import MARK, Report, page_of
+from transformer_mt.reporting.page import MARK, page_of
 from transformer_mt.reporting.picture_file import check
 from transformer_mt.storage.files import write_whole
 from transformer_mt.terminal import cli
@@ -43,10 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     check(arguments.output, {"html": [MARK.encode()]})
     if not arguments.output.parent.is_dir():
         raise UserError(f"{arguments.output}: the directory {arguments.output.parent} does not exist; create it first")
-    report = Report.of(arguments.runs)
-    page = page_of(report).encode("utf-8", "replace")  # the path of a run may contain bytes that are not UTF-8
+    page = page_of(arguments.runs).encode("utf-8", "replace")  # the path of a run may contain bytes that are not UTF-8
     write_whole(arguments.output, page)
-    print(f"{cli.shown(arguments.output)}: {counted(len(report.runs), 'run')}, {len(page) / 1e6:.2f} MB")
+    print(f"{cli.shown(arguments.output)}: {counted(len(set(arguments.runs)), 'run')}, {len(page) / 1e6:.2f} MB")
     return 0
 
 

@@ -92,7 +92,8 @@ def epoch_pairs(
     parts, first = [np.empty(0, dtype)], 0
     for number, (size, weight) in enumerate(zip(sizes, weights or [Fraction(1)] * len(sizes), strict=True)):
         copies, start, more = share(size, weight, epoch)
-        parts += [np.arange(first, first + size, dtype=dtype)] * copies
+        if copies:
+            parts += [np.arange(first, first + size, dtype=dtype)] * copies
         if more:
             shuffled = np.arange(first, first + size, dtype=dtype)  # epochs, one after another, take their parts of it
             np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, number, 1]))).shuffle(shuffled)

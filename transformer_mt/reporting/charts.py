@@ -2,9 +2,8 @@
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ from transformer_mt.storage.records import Count, Drawn, Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Line = tuple[Sequence[float], Sequence[float | None]]
 """The x and the y values. None is a gap."""
@@ -97,39 +95,49 @@ def lines_of(records: Sequence[LogLine], fields: Iterable[str]) -> dict[str, Lin
 _COLOURS = ("#0b66c2", "#b34700", "#1c7c3c", "#8a2fa8", "#b3123f", "#4f5d00", "#006f7d", "#5a4a42")
 _SOFT, _FAINT = "#56616e", "#d5dbe1"
 NUM_COLOURS, _DASHES = len(_COLOURS), ("-", "--", ":")
-_WIDTH = 4.4  # inches: fits into a column of the page or on a telephone without making the letters small
 _STYLE: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 10.0, "text.color": _SOFT, "axes.labelcolor": _SOFT} | {
     f"{axis}tick.{part}": colour for axis in "xy" for part, colour in (("color", _FAINT), ("labelcolor", _SOFT))
 }
 
 
-@dataclass
+@dataclass(frozen=True)
 class Chart:
     """A picture of the page."""
 
-    key: str
-    """A unique name in the page."""
     title: str
-    descriptions: Sequence[tuple[str, int, str]] = ()
+    descriptions: Sequence[tuple[str, int, str]]
     """For readers who cannot see it: for each run its name, the number of its colour, and a description."""
-    svg: Markup = field(default_factory=Markup)
+    svg: Markup
 
 
 def lines(key: str, title: str, curves: Mapping[str, tuple[int, Line]], marks: Sequence[tuple[int, int]] = ()) -> Chart:
     """Draw curves over the updates. `curves` has the number of the colour and the line for each name.
 
-    `marks` are pairs: the update from which a run resumed, and the number of the run.
+    `key` is a unique name in the page. `marks` are pairs: the update from which a run resumed, and its number.
     """
-    chart = Chart(key, title, [(name, number, _ends(line)) for name, (number, line) in curves.items()])
-    with _drawn(chart, _WIDTH, 2.5) as figure:
-        axes = _plain_axes(figure)
+    import matplotlib
+
+    content = io.StringIO()
+    with own_style(salt=key):
+        matplotlib.rcParams.update(_STYLE)
+        figure = new_figure(4.4, 2.5)  # fits into a column or on a telephone without making the letters small
+        axes = figure.subplots()
+        for spine in axes.spines.values():
+            spine.set_color(_FAINT)
+        axes.locator_params(nbins=6)
         for number, line in curves.values():
             draw_line(axes, line, color=_COLOURS[number % NUM_COLOURS], linestyle=_DASHES[number % len(_DASHES)])
         for step, number in marks:
             axes.axvline(step, color=_COLOURS[number % NUM_COLOURS], linewidth=1.0, linestyle=(0, (2, 4)))
         axes.set_xlabel("update", loc="right")
         axes.grid(axis="y", color=_FAINT)
-    return chart
+        figure.savefig(content, format="svg", transparent=True, metadata=dict.fromkeys(UNDATED["svg"]))
+    descriptions = [(name, number, _ends(line)) for name, (number, line) in curves.items()]
+    label = ". ".join([title, *(f"{name}: {text}" for name, _, text in descriptions)])
+    svg = content.getvalue().partition("<svg ")[2]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<[^>]*) id="[\w.]+_[0-9]+"', r"\1", svg)  # in tags: other pictures use these ids, too
+    return Chart(title, descriptions, Markup('<svg role="img" aria-label="{}" ').format(label) + Markup(svg))
 
 
 def draw_line(axes: "Axes", line: Line, **look: Any) -> None:
@@ -143,14 +151,6 @@ def draw_line(axes: "Axes", line: Line, **look: Any) -> None:
     axes.plot(line[0], values_N, marker="o", markersize=4, markevery=alone_N | (len(values_N) < 20), **look)
 
 
-def _plain_axes(figure: "Figure") -> "Axes":
-    axes = figure.subplots()
-    for spine in axes.spines.values():
-        spine.set_color(_FAINT)
-    axes.locator_params(nbins=6)
-    return axes
-
-
 def _ends(line: Line) -> str:
     there = [(step, value) for step, value in zip(*line, strict=True) if value is not None]
     if not there:
@@ -160,21 +160,3 @@ def _ends(line: Line) -> str:
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
-
-
-@contextmanager
-def _drawn(chart: Chart, width: float, height: float) -> Iterator["Figure"]:
-    """Give a figure of this size, in inches, to draw on; then store it as the chart's SVG."""
-    import matplotlib
-
-    with own_style(salt=chart.key):
-        matplotlib.rcParams.update(_STYLE)
-        figure = new_figure(width, height)
-        yield figure
-        content = io.StringIO()
-        figure.savefig(content, format="svg", transparent=True, metadata=dict.fromkeys(UNDATED["svg"]))
-    label = ". ".join([chart.title, *(f"{name}: {text}" for name, _, text in chart.descriptions)])
-    svg = content.getvalue().partition("<svg ")[2]
-    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<[^>]*) id="[\w.]+_[0-9]+"', r"\1", svg)  # in tags: other pictures use these ids, too
-    chart.svg = Markup('<svg role="img" aria-label="{}" ').format(label) + Markup(svg)

@@ -234,37 +234,28 @@ def _worst(scored: dict[str, dict[str, Any]], text: TestSet, translations: dict[
     return [_sample(text, translations, line, "; ".join(found)) for line, found in notes.items()]
 
 
-@dataclass(frozen=True)
-class Report:
-    """The content of the page."""
+def page_of(paths: Sequence[Path]) -> str:
+    """Return the page about these runs. The same files always give the same text.
 
-    runs: list[Run]
-    tests: list[TestReport]
-    notes: Notes
-
-    @classmethod
-    def of(cls, paths: Sequence[Path]) -> "Report":
-        """Read the files of these runs. Raises CheckpointError if one is no run or model; ConfigError."""
-        notes: Notes = {section: [] for section in SECTIONS}
-        runs = open_runs(paths, notes)
-        return cls(runs, gather_tests(runs, notes), notes)
-
-
-def page_of(report: Report) -> str:
-    """Return the page. The same report always gives the same text."""
+    Raises CheckpointError if a path is no run or model; ConfigError.
+    """
+    notes: Notes = {section: [] for section in SECTIONS}
+    runs = open_runs(paths, notes)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"duration": duration, "number": number, "with_code": with_code}
     style, template = ((files(__package__) / name).read_text("utf-8") for name in ("style.css", "template.html"))
-    numbers = {run.name: number for number, run in enumerate(report.runs)}
+    numbers = {run.name: number for number, run in enumerate(runs)}
     return environment.from_string(template).render(
-        report=report,
+        runs=runs,
+        tests=gather_tests(runs, notes),
+        notes=notes,
         title=" and ".join(numbers) if len(numbers) < 3 else f"{len(numbers)} runs",
         version=__version__,
         mark=Markup(MARK),
         style=Markup(style),
         numbers=numbers,
-        curves=curve_charts(report.runs),
-        settings=settings_table(report.runs),
+        curves=curve_charts(runs),
+        settings=settings_table(runs),
         num_colours=charts.NUM_COLOURS,
         sections=SECTIONS,
     )
