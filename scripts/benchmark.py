@@ -76,7 +76,7 @@ try:
     from transformer_mt.batches.batching import collate, epoch_batches
     from transformer_mt.batches.encoded import EncodedCorpus
     from transformer_mt.kernels.device import choose_device
-    from transformer_mt.preparing.data_files import write_encoded
+    from transformer_mt.preparing.shards import write_encoded
     from transformer_mt.settings.training_settings import TrainingConfig
     from transformer_mt.storage.files import write_whole
     from transformer_mt.terminal import cli

@@ -21,7 +21,7 @@ from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import choose_device
-from transformer_mt.preparing.data_files import write_encoded
+from transformer_mt.preparing.shards import write_encoded
 from transformer_mt.settings.model_settings import ConvolutionalConfig, RnnConfig, TransformerConfig
 from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.terminal import cli

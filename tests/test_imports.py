@@ -36,7 +36,7 @@ BELOW = {
     "decoding": {"documents", "inference", "kernels", "marian", "models", "settings", "storage", "text"},
     "preparing": {"batches", "corpora", "marian", "settings", "storage", "text"},
     "training/scale": {"batches", "kernels"},
-    "evaluation": {"batches", "corpora", "decoding", "marian", "preparing", "settings", "storage", "text"},
+    "evaluation": {"corpora", "marian", "preparing", "settings", "storage", "text"},
     "exporting": {"decoding", "marian", "models", "settings", "storage", "text"},
     "serving": {"decoding", "marian", "settings", "text"},
     "training": {"batches", "kernels", "models", "settings", "training/scale"},
@@ -45,10 +45,7 @@ BELOW = {
         *("batches", "corpora", "decoding", "evaluation", "inference", "kernels", "marian", "models", "settings"),
         *("storage", "text", "training", "training/scale"),
     },
-    "reporting": {
-        *("batches", "corpora", "decoding", "evaluation", "models", "preparing", "settings", "storage", "terminal"),
-        *("text", "training"),
-    },
+    "reporting": {"decoding", "evaluation", "models", "settings", "storage", "terminal"},
 }
 ROOMS = {path.parent.relative_to(PACKAGE).as_posix() for path in FILES} - {"."}
 # The stages, and what stands beside them.

@@ -15,7 +15,6 @@ from transformer_mt.base.wording import LineProgress
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.evaluation.analysis import rarest_pieces
 from transformer_mt.evaluation.comparing import (
     check_comparison_file,
     compared_files,
@@ -36,19 +35,19 @@ from transformer_mt.evaluation.evaluated_texts import (
     results_dir,
 )
 from transformer_mt.evaluation.metrics import Comet, score_corpus
-from transformer_mt.evaluation.perturbing import check_perturbations, perturbed, perturbed_scores
 from transformer_mt.evaluation.scores_json import (
     AlsoInTraining,
     Details,
     Results,
     TestSetScores,
+    Tuning,
     print_scores,
     read_scores,
     score_files,
     score_lines,
     write_scores,
 )
-from transformer_mt.evaluation.tuning import Tuning, choices_of, tune
+from transformer_mt.evaluation.variations import check_perturbations, choices_of, perturbed, perturbed_scores, tune
 from transformer_mt.preparing.prepared import read_prepared
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
@@ -165,10 +164,9 @@ def _scored(
     decoding: DecodingConfig,
 ) -> dict[str, Any]:
     """Return the fields of scores.json with scores of a test set, and of its changed forms if they are asked for."""
-    rarest = rarest_pieces(Path(config.data_dir), translator.tokenizer, text.sources) if details.analyse else None
     titles = [cli.shown(hypotheses_file(model, name)), *(f"reference of {name}" for _ in text.references)]
     languages = config.corpus.languages_of_test(name)
-    scored = score_lines(hypotheses, text.references, languages, titles, details, text.sources, rarest)
+    scored = score_lines(hypotheses, text.references, languages, titles, details, text.sources)
     if details.perturb:
         scored["perturbed"] = perturbed_scores(
             {each: perturbed(text, each, symbols_in(translator.tokenizer)) for each in details.perturb},

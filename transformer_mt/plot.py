@@ -11,8 +11,6 @@ PICTURES = {
     "self-attention": plot_attention.SELF_ATTENTION,
     "positions": plot_textbook.POSITIONS,
     "masks": plot_textbook.MASKS,
-    "schedule": plot_textbook.SCHEDULE,
-    "curves": plot_textbook.CURVES_OF_RUNS,
 }
 
 

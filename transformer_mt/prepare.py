@@ -12,29 +12,33 @@ from transformer_mt.base.wording import counted, cut
 from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import KEPT, REASONS, TextFilters
+from transformer_mt.corpora.opening import sample_of
 from transformer_mt.evaluation.metrics import check_tokeniser, check_words, tokenised_warning
 from transformer_mt.marian.marian_directory import as_model_dir
-from transformer_mt.preparing.data_files import hold_data_dir
 from transformer_mt.preparing.fill_data_dir import (
     Plan,
     fill_data_dir,
     held_out_of,
+    hold_data_dir,
     open_splits,
     split_digests,
     splits_of,
 )
 from transformer_mt.preparing.measured_text import TextMeasures, measure, table
 from transformer_mt.preparing.prepared import (
+    ORIGIN,
     SUMMARY,
     Prepared,
+    TokenizerOrigin,
     check_data,
+    check_tag,
     files_of,
     is_training,
+    kept_tokenizer,
     read_prepared,
     trained_on,
 )
-from transformer_mt.preparing.text_warnings import corpus_warnings, text_warnings
-from transformer_mt.preparing.tokenizer_training import ORIGIN, TokenizerOrigin, check_tag, kept_tokenizer, sample_of
+from transformer_mt.preparing.text_warnings import tag_warnings, text_warnings
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, load_config
 from transformer_mt.settings.section import fingerprint
@@ -109,7 +113,7 @@ def look(config: Config, most: int) -> None:
     print(table(measures))
     if any(count.total() == most for count in measures.counts.values()):
         print(f"note: this reads only the first {most:,} pairs of each corpus; `--look N` reads N")
-    for warning in [*corpus_warnings(config.corpus, opened), *text_warnings(measures)]:
+    for warning in [*tag_warnings(config.corpus), *text_warnings(measures)]:
         print(f"warning: {warning}", file=sys.stderr)
     _print_examples(measures)
 
@@ -150,7 +154,7 @@ def prepare(config: Config, num_workers: int = 1) -> None:
         return
     pairs = open_splits(config.corpus)
     digests = {name: corpus.digest() for name, corpus in pairs.items()}
-    for warning in [*corpus_warnings(config.corpus, pairs), *_text_warnings(pairs)]:
+    for warning in [*tag_warnings(config.corpus), *_text_warnings(pairs)]:
         print(f"warning: {warning}", file=sys.stderr)
     existing = _existing_tokenizer(config.tokenizer.from_, config) if config.tokenizer.from_ else None
     held_out = held_out_of(pairs)

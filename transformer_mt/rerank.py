@@ -13,7 +13,7 @@ from pathlib import Path
 from transformer_mt.base.errors import ConfigError, CorpusError, UserError
 from transformer_mt.base.wording import counted, cut
 from transformer_mt.evaluation.metrics import closest, corpus_score
-from transformer_mt.evaluation.tuning import choices_of, tune
+from transformer_mt.evaluation.variations import choices_of, tune
 from transformer_mt.terminal import cli, line_input
 from transformer_mt.terminal.line_input import LineInput
 from transformer_mt.terminal.n_best_lists import TAKEN, NBestList, is_number, n_best_lists

@@ -26,7 +26,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformer_mt.kernels.packed_attention import Near
 from transformer_mt.models.attention import MultiHeadAttention, Padded
 from transformer_mt.models.convolutional import GatedConvolution
-from transformer_mt.models.rnn_decoder import Recurrence
+from transformer_mt.models.rnn import Recurrence
 from transformer_mt.reporting import picture_file
 from transformer_mt.terminal import cli
 

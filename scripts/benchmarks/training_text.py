@@ -20,7 +20,7 @@ from transformer_mt.batches.batching import epoch_batches
 from transformer_mt.batches.encoded import EncodedCorpus, EncodedText
 from transformer_mt.corpora.opening import open_corpus
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.preparing.data_files import write_encoded
+from transformer_mt.preparing.shards import write_encoded
 from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.text_settings import TokenizerConfig

@@ -12,7 +12,7 @@ from helpers.messages import message
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.batches.encoded import EncodedCorpus, EncodedText
-from transformer_mt.preparing.data_files import write_encoded
+from transformer_mt.preparing.shards import write_encoded
 
 ROWS = [([5, 6, 3], [7, 3]), ([3], [8, 9, 10, 3]), ([65534, 3], [3])]
 

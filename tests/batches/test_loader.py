@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 import torch
 from helpers.corpora import MakeCorpus, lognormal, sentence_of
-from helpers.messages import message
 from helpers.tiny import demo_pairs
 
-from transformer_mt.base.errors import ConfigError
-from transformer_mt.batches import loader as loader_module
 from transformer_mt.batches.batching import Pairs, collate, epoch_batches
 from transformer_mt.batches.loader import BatchLayout, Loader, Position, split_evenly
 from transformer_mt.batches.modifier_sampling import ModifierSampler
@@ -79,14 +76,6 @@ def test_going_on_from_any_position_is_going_on(make_corpus: MakeCorpus, tokens_
         resumed = list(islice(loader.updates(position), 3))
         assert pairs_of(resumed) == pairs_of(unbroken[done : done + 3])
         assert [after for _, after in resumed] == [after for _, after in unbroken[done : done + 3]]
-
-
-def test_an_order_without_room_in_memory_is_the_fault_of_the_weights(
-    make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loader_module, "epoch_batches", lambda *_: bytearray(2**62))
-    with pytest.raises(ConfigError, match=message("no-memory-for-order", "lower the weights of corpus.train")):
-        Loader(make_corpus([5], [5]), 300, 0, seed=1).order(0)
 
 
 def test_the_seed_chooses_the_order(make_corpus: MakeCorpus) -> None:

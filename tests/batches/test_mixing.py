@@ -65,12 +65,6 @@ def test_the_order_of_one_corpus_is_that_of_version_0_1_0(size: int) -> None:
         assert np.array_equal(now.permutation(50), before.permutation(50)), "batches are shuffled by what comes next"
 
 
-def test_copies_written_in_blocks_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = drawn(2)
-    monkeypatch.setattr(batching, "_BLOCK", 6)
-    assert drawn(2) == expected
-
-
 def test_every_epoch_has_the_whole_part_of_a_weight_and_every_pair_at_most_once_more() -> None:
     for epoch in range(12):
         counts = Counter(drawn(epoch))
@@ -144,7 +138,7 @@ class TestWeightsOf:
             weights_of(config(weight, weight), (10_000, 2_000_000) if weight > 1 else (10, 20))
 
     def test_an_order_that_memory_has_no_room_for_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(batching, "free_memory", lambda: 4000)
+        monkeypatch.setattr(batching, "free_memory", lambda: 8000)
         assert weights_of(config(1.0, 2.0), (2, 499)) == (1, 2)
         with pytest.raises(ConfigError, match=message("epoch-size-impossible", "lower")):
             weights_of(config(1.0, 2.0), (3, 499))

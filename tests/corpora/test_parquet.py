@@ -62,16 +62,15 @@ def test_a_file_with_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
         list(opened({"path": path}).blocks())
 
 
-@pytest.mark.parametrize("packing", ["", ".gz"])
-def test_a_file_that_is_cut_off_or_none_is_refused(tmp_path: Path, packing: str) -> None:
+def test_a_file_that_is_cut_off_or_none_is_refused(tmp_path: Path) -> None:
     whole = parquet([("a", "b")] * 5000)
     for content in (whole[:-100], b"no Parquet\n", b"PAR1"):
-        path = write(tmp_path / "a.parquet", content, packing)
-        with pytest.raises(CorpusError, match=message("parquet-cannot-be-read", f"a.parquet{packing}")):
+        path = write(tmp_path / "a.parquet", content)
+        with pytest.raises(CorpusError, match=message("parquet-cannot-be-read", "a.parquet")):
             opened({"path": path})
     middle = whole[:200] + b"\xff" * 100 + whole[300:]
-    with pytest.raises(CorpusError, match=message("parquet-cannot-be-read", f"a.parquet{packing}")):
-        list(opened({"path": write(tmp_path / "a.parquet", middle, packing)}).pairs())
+    with pytest.raises(CorpusError, match=message("parquet-cannot-be-read", "a.parquet")):
+        list(opened({"path": write(tmp_path / "a.parquet", middle)}).pairs())
 
 
 def test_wherever_a_byte_is_wrong_no_row_is_left_out(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from helpers.messages import message
 from transformer_mt import evaluate
 from transformer_mt.base.errors import EvaluationError
 from transformer_mt.evaluation.evaluated_texts import TestSet
-from transformer_mt.evaluation.perturbing import check_perturbations, perturbed, perturbed_scores
+from transformer_mt.evaluation.variations import check_perturbations, perturbed, perturbed_scores
 from transformer_mt.text.modifiers import symbols_in
 from transformer_mt.text.tokenizer import clean
 

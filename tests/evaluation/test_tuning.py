@@ -5,7 +5,7 @@ from helpers.messages import message
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.evaluation.metrics import corpus_score
-from transformer_mt.evaluation.tuning import choices_of, tune
+from transformer_mt.evaluation.variations import choices_of, tune
 from transformer_mt.settings.search_settings import DecodingConfig
 
 REFERENCES = ["a b c d e f", "g h i j k l"]

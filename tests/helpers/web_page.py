@@ -1,13 +1,8 @@
-"""Reads a page of HTML: its elements, its text, its pictures, and what it would load or run."""
+"""Reads a page of HTML: its elements, its text, and what it would load or run."""
 
-import base64
-import io
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-
-import numpy as np
-from PIL import Image
 
 LOADING = {"src", "href", "xlink:href", "action", "data", "poster", "srcset", "background", "formaction"}
 
@@ -52,14 +47,3 @@ class WebPage(HTMLParser):
         """Scripts, and attributes that a browser would run."""
         handlers = [name for _, attributes in self.elements for name in attributes if name.startswith("on")]
         return handlers + [tag for tag, _ in self.elements if tag == "script"]
-
-
-def alphas(page: WebPage) -> dict[str, np.ndarray]:
-    """How strong the cells of each embedded picture are, from 0 to 1, by the name of the picture."""
-    found = {}
-    for tag, attributes in page.elements:
-        if tag == "image":
-            _, _, content = str(attributes["xlink:href"]).partition("base64,")
-            with Image.open(io.BytesIO(base64.b64decode(content))) as image:
-                found[str(attributes["id"])] = np.asarray(image, dtype=float)[..., 3] / 255
-    return found

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transformer_mt.base.languages import PAD
-from transformer_mt.models.rnn_decoder import SourceWindow
+from transformer_mt.models.rnn import SourceWindow
 
 
 def weights_by_hand(model, source_S, state_D, word, states_SD):

@@ -13,7 +13,7 @@ from transformer_mt.base.languages import PAD
 from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.models.attention_weights import attends_to_source, attention_to_source, last_outputs
-from transformer_mt.models.rnn_decoder import Past
+from transformer_mt.models.rnn import Past
 from transformer_mt.settings.model_settings import RnnConfig
 
 every_cell = pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from transformer_mt.preparing.tokenizer_training import Line, sample_of
+from transformer_mt.corpora.opening import Line, sample_of
 
 PLENTY = 10**12
 

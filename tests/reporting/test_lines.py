@@ -1,12 +1,13 @@
 """What is read of log.jsonl."""
 
 import json
+import os
 
 import pytest
 from helpers.messages import message
 
 from transformer_mt.base.errors import UserError
-from transformer_mt.reporting.log_lines import lines_of, read_log
+from transformer_mt.reporting.charts import lines_of, read_log
 
 
 @pytest.fixture
@@ -49,3 +50,24 @@ def test_a_log_that_is_not_there_or_no_file_is_named(tmp_path):
     (tmp_path / "log.jsonl").mkdir()
     with pytest.raises(UserError, match=message("log-cannot-be-read")):
         read_log(tmp_path, ["loss"])
+
+
+def test_a_log_that_is_a_pipe_is_not_waited_for(at_once, tmp_path):
+    os.mkfifo(tmp_path / "log.jsonl")
+    with pytest.raises(UserError, match=message("log-cannot-be-read")):
+        read_log(tmp_path, ["loss"])
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("{]", "line 1: Invalid JSON"),
+        ('{"epoch": 1}', "line 1: step: Field required"),
+        ('{"step": 1, "loss": "low"}', "line 1: loss: Input should be a valid number"),
+        ('{"step": 1, "loss": 1e999}', "line 1: loss: Input should be a finite number"),
+        ("[]", "line 1: Input should be an object"),
+    ],
+)
+def test_what_is_wrong_in_a_line_is_said(logged, line, fault):
+    _, [found] = logged(text=f"{line}\n")
+    assert f"log.jsonl, {fault}" in found

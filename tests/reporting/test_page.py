@@ -3,17 +3,12 @@
 import sys
 
 import pytest
-from helpers.messages import message, says
+from helpers.messages import says
 from helpers.tiny import status_and_error
 from helpers.untrained import write_untrained
-from helpers.web_page import WebPage, alphas
 
 from transformer_mt import report
-from transformer_mt.base.errors import EvaluationError
-from transformer_mt.evaluation.comparing import ComparedTest
-from transformer_mt.reporting import gathered
-from transformer_mt.reporting.gathered import SECTIONS, open_runs
-from transformer_mt.reporting.page import settings_table, with_code
+from transformer_mt.reporting.page import SECTIONS, open_runs, settings_table, with_code
 
 pytest.importorskip("matplotlib")
 
@@ -39,49 +34,7 @@ def test_settings_that_differ_are_told_from_the_others(tmp_path, joint_tokenizer
     assert not dict(differ).keys() & dict(same).keys()
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("settings", "has_self_attention"),
-    [
-        ({"kind": "rnn"}, False),
-        ({"kind": "rnn", "attention": "none"}, False),
-        ({"kind": "convolutional"}, False),
-        ({"positions": "learned"}, True),
-        ({}, True),
-    ],
-)
-def test_every_architecture_has_a_report(settings, has_self_attention, tmp_path, joint_tokenizer):
-    model = write_untrained(tmp_path / "model", joint_tokenizer, **settings)
-    output = tmp_path / "report.html"
-    assert report.main([str(model), "--sentence", "The child is sleeping.", "--output", str(output)]) == 0
-    page = WebPage.read(output)
-    kinds = {name.split("-")[1] for name in alphas(page) if name.startswith("s0-")}
-    if settings.get("attention") == "none":
-        assert not kinds and "has no attention" in page.text
-    else:
-        assert kinds == ({"cross", "encoder", "decoder"} if has_self_attention else {"cross"})
-
-
-def test_the_attention_of_long_sentences_is_left_out_and_that_is_said(tmp_path, joint_tokenizer, monkeypatch):
-    model = write_untrained(tmp_path / "model", joint_tokenizer)
-    monkeypatch.setattr("transformer_mt.reporting.gathered.MOST_PIECES", 3)
-    output = tmp_path / "report.html"
-    assert report.main([str(model), "--sentence", "He sees.", "--output", str(output)]) == 0
-    page = WebPage.read(output)
-    assert [name for name in alphas(page) if name.startswith("s")] == []
-    assert "“He sees.”: attention is drawn only up to 3 pieces" in page.text
-
-
 def test_without_matplotlib_the_error_says_how_to_install_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     status, error = status_and_error(report.main, tmp_path, "--output", tmp_path / "report.html", capsys=capsys)
     assert status == 2 and says(error, "matplotlib-not-installed") and error.count("\n") == 1
-
-
-@pytest.mark.parametrize("line", ["b " * 10_000, "b"])
-def test_paired_tests_that_would_take_minutes_are_left_to_evaluate(line, monkeypatch):
-    if line == "b":  # or lines of usual length, but too many of them
-        monkeypatch.setattr(gathered, "MOST_COMPARED", 2)
-    test = ComparedTest("t", [["a"]], [("x", [line]), ("y", ["c"])], "de")
-    with pytest.raises(EvaluationError, match=message("paired-tests-too-slow", "--compare x y --test t")):
-        gathered.paired_tests(test)

@@ -51,7 +51,6 @@ def test_a_picture_has_no_date_and_no_version(name, tmp_path):
 def test_characters_of_no_font_are_named():
     assert picture_file.fonts_for(f"▁a{UNASSIGNED}ß{UNASSIGNED}")[1] == {UNASSIGNED}
     assert picture_file.fonts_for("▁ab$ßäé") == (["DejaVu Sans"], set())
-    assert picture_file.shown([f"a{UNASSIGNED}"]) == ["aU+0378"]
 
 
 @pytest.mark.parametrize("name", ["x", "x.jpg", "x.png.gz", ".png"])

@@ -24,7 +24,7 @@ from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.sampling import greedy
 from transformer_mt.kernels import matmul
 from transformer_mt.kernels.device import Device, choose_device
-from transformer_mt.preparing.data_files import write_encoded
+from transformer_mt.preparing.shards import write_encoded
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.settings.training_settings import TrainingConfig

@@ -119,20 +119,6 @@ def test_it_finds_what_prepare_leaves_out(config, form, capsys):
     assert rows(capsys.readouterr().out)["too long"] > 400
 
 
-def test_a_line_that_seems_to_name_the_columns_is_told_once(config, capsys):
-    table = config.parent / "train.tsv"
-    table.write_text("en\tde\n" + "".join(f"{source}\t{target}\n" for source, target in GOOD), encoding="utf-8")
-    assert look(config, f"corpus.train={{path: {table}}}") == 0
-    looked = capsys.readouterr()
-    assert looked.err.count(f"warning: {table}:1: is read as a pair, but seems to name the columns (en, de)") == 1
-    assert rows(looked.out)["kept"] == 401
-    assert prepare.main([str(config), f"corpus.train={{path: {table}}}"]) == 0
-    assert capsys.readouterr().err.count("seems to name the columns") == 1
-    assert look(config, f"corpus.train={{path: {table}, source: en, target: de}}") == 0
-    looked = capsys.readouterr()
-    assert "columns" not in looked.err and rows(looked.out)["kept"] == 400
-
-
 def test_of_a_long_text_the_beginning_is_shown(config, capsys):
     write(config.parent, "train", [*GOOD, ("word " * 100, "é\x07" * 200)])
     assert look(config, "filters.max_characters=100") == 0

@@ -6,24 +6,20 @@ import shutil
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers.messages import says
 from helpers.thorough import thorough_rows
 from helpers.tiny import log_records, renew_sums, status_and_error
-from helpers.web_page import WebPage, alphas
+from helpers.web_page import WebPage
 
 from transformer_mt import report
-from transformer_mt.base.wording import counted
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.scores_json import lines_sha256
-from transformer_mt.reporting.gathered import SECTIONS, open_runs
-from transformer_mt.reporting.log_lines import CURVES
-from transformer_mt.reporting.page import MARK
+from transformer_mt.reporting.charts import CURVES
+from transformer_mt.reporting.page import MARK, SECTIONS, open_runs
 
 pytest.importorskip("matplotlib")
 
-SENTENCE = "The child is sleeping."
 HOSTILE = "<script>alert(1)</script> </script><img src=x onerror=alert(2)> <!-- &amp; {{ 7 * 7 }} ' \" \u2028"
 
 
@@ -37,9 +33,8 @@ def notes():
     return {section: [] for section in SECTIONS}
 
 
-def written(directory, *runs, sentence=SENTENCE):
-    sentences = ["--sentence", sentence] if sentence else []
-    assert report.main([*map(str, runs), *sentences, "--output", str(directory / "report.html")]) == 0
+def written(directory, *runs):
+    assert report.main([*map(str, runs), "--output", str(directory / "report.html")]) == 0
     return directory / "report.html"
 
 
@@ -69,26 +64,10 @@ def test_the_scores_are_those_of_scores_json(page, evaluated):
     scores = json.loads((evaluated / "evaluation" / "scores.json").read_text())["test_sets"]["tiny"]
     for metric, score in scores["scores"].items():
         assert f"{metric} {score['value']:.1f} ± {score['interval']:.1f} {score['signature']}" in page.text
-    for kind in ("by_length", "by_rarest_piece"):
-        for group in scores["analysis"][kind]:
-            assert f"{group['least']:,.0f} to {group['most']:,.0f}" in page.text
-            assert f"({counted(group['num_lines'], 'line')}) {group['bleu']:.1f}" in page.text
     for worst in scores["analysis"]["worst"]:
         assert worst["hypothesis"], "a translation that is empty would show nothing"
         assert worst["source"] in page.text and worst["hypothesis"] in page.text
         assert f"chrF2 of {evaluated}: {worst['chrf']:.1f}" in page.text
-
-
-def test_the_page_begins_with_the_score_the_size_the_date_and_the_corpus_of_each_run(page, evaluated, trained):
-    scores = json.loads((evaluated / "evaluation" / "scores.json").read_text())["test_sets"]["tiny"]["scores"]
-    [run] = open_runs([evaluated], notes())
-    ends = f"en to de, trained on {run.config.corpus.train}; started on {run.starts[-1].time[:10]}"
-    headline, _ = page.text.split("Written by transformer_mt")
-    assert (
-        f"{evaluated} : BLEU {scores['BLEU']['value']:.1f} on tiny; {run.num_parameters:,} parameters; {ends}"
-        in headline
-    )
-    assert f"{trained} : not evaluated yet; {run.num_parameters:,} parameters; {ends}" in headline
 
 
 def test_what_was_trained_is_said(page, evaluated):
@@ -97,9 +76,6 @@ def test_what_was_trained_is_said(page, evaluated):
     assert f"parameters {run.num_parameters:,}" in re.sub(r" +", " ", page.text)
     for value in (start["command"], start["time"], f"torch {start['versions']['torch']}", start["processor"]):
         assert str(value) in page.text
-    prepared = json.loads((evaluated.parent / run.config.data_dir / "prepare.json").read_text())
-    assert f"source {prepared['vocabulary']['source']:,}" in page.text
-    assert f"{prepared['counts']['train']['kept']:,}" in page.text
 
 
 def test_the_number_of_parameters_is_that_of_the_model(evaluated):
@@ -108,26 +84,8 @@ def test_the_number_of_parameters_is_that_of_the_model(evaluated):
     assert open_runs([evaluated], notes())[0].num_parameters == wanted
 
 
-def test_the_attention_is_that_of_the_model(page, evaluated):
-    """Each weight is a shade, of which there are some hundred."""
-    with Translator.load(evaluated / "model", "cpu", workers=1) as translator:
-        found = translator.attention(SENTENCE)
-    pictures = {name: alpha for name, alpha in alphas(page).items() if name.startswith("s0-")}
-    layers, heads = found.cross_LHTS.shape[:2]
-    assert len([name for name in pictures if name.startswith("s0-cross-")]) == layers * (heads + 1)
-    for layer, weights_HTS in enumerate(found.cross_LHTS, start=1):
-        for head, weights_TS in enumerate([weights_HTS.mean(axis=0), *weights_HTS]):
-            np.testing.assert_allclose(pictures[f"s0-cross-{layer}-{head}"], weights_TS, atol=0.02)
-    for kind in ("encoder", "decoder"):
-        rows = [alpha.sum(axis=1) for name, alpha in pictures.items() if name.startswith(f"s0-{kind}-")]
-        assert len(rows) > 4 and np.concatenate(rows) == pytest.approx(1, abs=0.1)
-    shown = page.text.split(" Attention ")[-1]
-    assert all(piece.replace("▁", "·") in shown for piece in [*found.source, *found.target])
-
-
 def test_what_is_missing_is_said(page, trained):
     assert f"{trained} is not evaluated yet: run python -m transformer_mt.average {trained} , then" in page.text
-    assert f"{trained} has no model yet: run python -m transformer_mt.average {trained} ." in page.text
 
 
 def test_nothing_is_loaded_from_elsewhere_and_nothing_runs(page):
@@ -142,7 +100,7 @@ def test_headings_go_down_step_by_step_and_pictures_have_names(page):
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
     pictures = [attributes for tag, attributes in page.elements if tag == "svg"]
-    assert len(pictures) > 10
+    assert len(pictures) > 5
     assert all(picture.get("aria-label") or picture.get("aria-hidden") for picture in pictures)
     names = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(set(names)) == len(names)
@@ -161,19 +119,17 @@ def test_two_runs_are_compared_and_their_differences_come_first(evaluated, tmp_p
     replace_translations(better, (data / "test" / "tiny.target.txt").read_text().splitlines())
     config = better / "config.yaml"
     config.write_text(config.read_text().replace("clip_norm: 0.0", "clip_norm: 2.0"))
-    page = WebPage.read(written(tmp_path, evaluated, better, same, sentence=""))
+    page = WebPage.read(written(tmp_path, evaluated, better, same))
     settings = page.text.split("The settings that differ")[1].split("The runs")[0]
     assert "training.clip_norm 0.0 2.0 0.0" in settings and "training.seed" not in settings
-    [row] = re.findall(rf"{better} BLEU 100.0 ± 0.0 (\S+) (\S+)", page.text)
-    assert all(0 < float(p) < 0.01 for p in row)
+    [row] = re.findall(rf"{better} BLEU 100.0 ± 0.0 (\S+)", page.text)
+    assert 0 < float(row) < 0.01
     assert f"{same} has the same translations as {evaluated}" in page.text
-    assert re.search(rf"{same} BLEU \S+ ± \S+ same text same text", page.text)
-    shown = page.text.split("The best translations of some sentences")[1].split(" Attention ")[0]
-    assert len(re.findall(r" -\d+\.\d{3}\b", shown)) == 27, "three of three sentences of the test set for each run"
+    assert re.search(rf"{same} BLEU \S+ ± \S+ same text", page.text)
 
 
 def test_hostile_text_is_text(evaluated, tmp_path):
-    """In translations, logs, scores, names, and the sentence that is translated."""
+    """In translations, logs, scores and names."""
     run = shutil.copytree(evaluated, tmp_path / "<b onclick=x>run", symlinks=True)
     num_lines = len((run / "evaluation" / "tiny.hypotheses.txt").read_text().splitlines())
     replace_translations(run, [HOSTILE] * num_lines)
@@ -187,7 +143,7 @@ def test_hostile_text_is_text(evaluated, tmp_path):
         "tuning": {"metric": "bleu", "num_lines": 1, "trials": trials, "chosen": [HOSTILE]}
     }
     (run / "evaluation" / "scores.json").write_text(json.dumps(scores))
-    page = WebPage.read(written(tmp_path, run, sentence=HOSTILE))
+    page = WebPage.read(written(tmp_path, run))
     assert page.programs() == [] and page.loaded() == []
     assert not [attributes for tag, attributes in page.elements if tag == "img" or "onclick" in attributes]
     assert page.text.count("<script>alert(1)</script> </script><img src=x onerror=alert(2)>") > 10
@@ -199,9 +155,8 @@ def test_a_model_without_its_run_is_reported(evaluated, tmp_path):
     config.write_text(re.sub("(?m)^data_dir: .*", "data_dir: nowhere", config.read_text()))
     renew_sums(model)
     page = WebPage.read(written(tmp_path, model))
-    for said in ("has no log: give the directory of its run", "is not evaluated yet", "prepare.json is missing"):
+    for said in ("has no log: give the directory of its run", "is not evaluated yet"):
         assert said in page.text
-    assert f"{model} : {SENTENCE}" in page.text
 
 
 def test_damaged_files_of_a_run_are_named_and_the_rest_is_reported(evaluated, tmp_path):
@@ -251,7 +206,6 @@ def test_mistakes_end_with_status_2_and_leave_all_files(evaluated, tmp_path, cap
         ([tmp_path / "none"], "r.html", "run-directory-missing", f"{tmp_path / 'none'}"),
         ([tmp_path / "empty"], "r.html", "not-run-or-model", f"{tmp_path / 'empty'}"),
         ([evaluated / "checkpoints"], "r.html", "not-run-or-model", "checkpoints"),
-        ([evaluated, evaluated], "r.html", "run-named-twice", f"{evaluated}"),
         ([evaluated], "foreign.html", "picture-place-taken", "foreign.html", ".html"),
         ([evaluated], "nowhere/r.html", "output-directory-missing", "nowhere/r.html"),
         ([evaluated], "empty", "picture-suffix-unknown", "empty", ".html"),

@@ -13,7 +13,7 @@ from helpers.tiny import prepared_experiment, status_and_error, write_experiment
 from transformer_mt import average, export, prepare, train
 from transformer_mt.base.errors import EvaluationError, UserError
 from transformer_mt.evaluation.scores_json import read_scores
-from transformer_mt.preparing.data_files import OWNER
+from transformer_mt.preparing.fill_data_dir import OWNER
 from transformer_mt.storage.checksums import checkpoint_path
 from transformer_mt.storage.files import own_name
 from transformer_mt.storage.own_directory import LOCK, Owner, hold

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 PairNumbers = NDArray[Any]  # int32 as long as all numbers fit into it, otherwise int64
 
-_BLOCK = 2**20  # numbers written at a time
 _DIGITS = 6  # after the point, of weights from a temperature: then they are the same on machines with another pow()
 
 
@@ -71,7 +70,7 @@ def weights_of(corpus: "CorpusConfig", sizes: Sequence[int]) -> tuple[Fraction, 
 def _check_size(sizes: Sequence[int], weights: Sequence[Fraction]) -> None:
     """Raises ConfigError if an epoch with these weights would have no pair, or too many."""
     num_pairs = sum(size * weight for size, weight in zip(sizes, weights, strict=True))
-    most = free_memory() // np.dtype(_dtype_of(sizes)).itemsize
+    most = free_memory() // (2 * np.dtype(_dtype_of(sizes)).itemsize)  # the order, and the parts of which it is made
     if not 1 <= num_pairs <= most:
         raise ConfigError(
             "with these weights of corpus.train (or corpus.temperature, or corpus.stages), an epoch has "
@@ -90,25 +89,17 @@ def epoch_pairs(
     seed, so four epochs have each pair exactly 9 times.
     """
     dtype = _dtype_of(sizes)
-    weights = weights or [Fraction(1)] * len(sizes)
-    shares = [share(size, weight, epoch) for size, weight in zip(sizes, weights, strict=True)]
-    order = np.empty(sum(size * copies + more for size, (copies, _, more) in zip(sizes, shares, strict=True)), dtype)
-    first = at = 0
-    for number, (size, (copies, start, more)) in enumerate(zip(sizes, shares, strict=True)):
-        for _ in range(copies):
-            for begin in range(0, size, _BLOCK):
-                end = min(begin + _BLOCK, size)
-                order[at + begin : at + end] = np.arange(first + begin, first + end, dtype=dtype)
-            at += size
+    parts, first = [np.empty(0, dtype)], 0
+    for number, (size, weight) in enumerate(zip(sizes, weights or [Fraction(1)] * len(sizes), strict=True)):
+        copies, start, more = share(size, weight, epoch)
+        if copies:
+            parts += [np.arange(first, first + size, dtype=dtype)] * copies
         if more:
-            shuffled = np.arange(size, dtype=dtype)  # in the order in which epochs, one after another, take their parts
+            shuffled = np.arange(first, first + size, dtype=dtype)  # epochs, one after another, take their parts of it
             np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, number, 1]))).shuffle(shuffled)
-            to_end = min(more, size - start)
-            order[at : at + to_end] = shuffled[start : start + to_end]
-            order[at + to_end : at + more] = shuffled[: more - to_end]
-            np.add(order[at : at + more], dtype(first), out=order[at : at + more])
-            at += more
+            parts += [shuffled[start : start + more], shuffled[: max(0, start + more - size)]]
         first += size
+    order = np.concatenate(parts)
     random.shuffle(order)
     return order
 

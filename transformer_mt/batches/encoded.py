@@ -16,7 +16,6 @@ from transformer_mt.base.errors import CorpusError
 from transformer_mt.storage.files import read_json
 
 _AT_A_TIME = 1_000_000  # the most sentences with lengths in memory at a time
-_GATHERED = 100_000  # the most sentences with ids in memory at a time
 
 
 @dataclass(frozen=True)
@@ -122,15 +121,6 @@ def encoded_text(sentences: Sequence[Sequence[int]], dtype: Any) -> EncodedText:
     return EncodedText(np.fromiter(chain.from_iterable(sentences), dtype, offsets[-1]), offsets)
 
 
-def piece_counts(text: Text, vocab_size: int) -> NDArray[np.int64]:
-    """Return how often each piece occurs in a text; int64 [vocab_size]. Reads the complete text."""
-    counts = np.zeros(vocab_size, np.int64)
-    for start in range(0, len(text), _GATHERED):
-        ids, _ = text.gather(np.arange(start, min(start + _GATHERED, len(text))))
-        counts += np.bincount(ids, minlength=vocab_size)
-    return counts
-
-
 def narrow(numbers: NDArray[np.int64]) -> NDArray[np.unsignedinteger[Any]]:
     """Return numbers of 0 or more in the smallest type that holds all: NumPy sorts numbers of two bytes much faster."""
     return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
@@ -221,14 +211,12 @@ def places_of_pairs(data_dir: Path, pairs: NDArray[np.int64]) -> list[Place]:
     source = EncodedCorpus.load(directory).source
     shards = [directory / shard for shard in ShardIndex.load(directory).shards]
     where, rows = source.rows(pairs) if isinstance(source, ShardedText) else (np.zeros_like(pairs), pairs)
-    return [_place(shards[shard], row) for shard, row in zip(where.tolist(), rows.tolist(), strict=True)]
-
-
-def _place(shard: Path, row: int) -> Place:
-    files: list[tuple[str, int]] = read_json(shard / RECORD)["files"]
-    file, _ = files[bisect_right([first for _, first in files], row) - 1]
-    line = np.fromfile(shard / LINES, "<i8", count=1, offset=8 * row)
-    return file, int(line[0])
+    places = list[Place]()
+    for shard, row in zip((shards[number] for number in where.tolist()), rows.tolist(), strict=True):
+        files: list[tuple[str, int]] = read_json(shard / RECORD)["files"]
+        file, _ = files[bisect_right([first for _, first in files], row) - 1]
+        places.append((file, int(np.fromfile(shard / LINES, "<i8", count=1, offset=8 * row)[0])))
+    return places
 
 
 def described(places: list[Place]) -> str:

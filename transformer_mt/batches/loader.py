@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 
-from transformer_mt.base.errors import ConfigError
 from transformer_mt.batches.batching import BatchOrder, Pairs, Stage, collate, epoch_batches
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.packing import MicroBatch, PackedShape, collate_packed, packed_epoch_batches, packed_shape
@@ -56,15 +55,9 @@ class Loader:
     def order(self, epoch: int, stage: int = 0) -> BatchOrder:
         """The micro-batches of an epoch; for a hundred million pairs this takes a minute or so. Raises ConfigError."""
         weights = self.stages[stage].weights
-        try:
-            if self.layout == "packed":
-                return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch, weights)
-            return epoch_batches(self.corpus, self.tokens_per_batch, self.seed, epoch, weights)
-        except MemoryError:
-            cure = (
-                "lower the weights of corpus.train (or corpus.temperature, or corpus.stages), or use a larger machine"
-            )
-            raise ConfigError(f"the order of the pairs of an epoch does not fit into memory: {cure}") from None
+        if self.layout == "packed":
+            return packed_epoch_batches(self.corpus, self._shape_to_fill, self.seed, epoch, weights)
+        return epoch_batches(self.corpus, self.tokens_per_batch, self.seed, epoch, weights)
 
     def updates(
         self, position: Position, make: Callable[[Callable[[], BatchOrder]], BatchOrder | None] = lambda order: order()

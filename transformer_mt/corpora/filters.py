@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from operator import add
 
 import regex
@@ -57,6 +56,8 @@ class TextFilters:
     """The filters of source and target, by the languages of a corpus."""
     held_share: float
     """The share of the training text that is held out as validation and test sets."""
+    look_at_text: bool
+    """Whether any filter of the text is on that is off by default."""
 
     @classmethod
     def of(cls, settings: FiltersConfig, corpus: CorpusConfig, held_out: HeldOut) -> "TextFilters":
@@ -66,11 +67,7 @@ class TextFilters:
             for source, target in map(corpus.languages_of, corpus.training_corpora)
         }
         held_share = max((end for _, end in corpus.held_shares.values()), default=0.0)
-        return cls(settings, frozenset(held_out.sources | held_out.targets), sides, held_share)
-
-    @cached_property
-    def _look_at_text(self) -> bool:
-        return self.settings.look_at_text
+        return cls(settings, frozenset(held_out.sources | held_out.targets), sides, held_share, settings.look_at_text)
 
     def reason(self, source: str, target: str, languages: Languages) -> str | None:
         """Return the reason to leave out a pair; None if it stays. The texts are results of `clean`, without a tag."""
@@ -79,7 +76,7 @@ class TextFilters:
         is_held_out = self.settings.held_out and (source in self.held_out or target in self.held_out)
         if is_held_out or self.is_of_held_share(source):
             return "held_out"
-        return self.reason_switched_on(source, target, languages) if self._look_at_text else None
+        return self.reason_switched_on(source, target, languages) if self.look_at_text else None
 
     def is_of_held_share(self, source: str) -> bool:
         """Whether a pair with this source belongs to a validation or test set that is a share of the training text."""

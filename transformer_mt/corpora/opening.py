@@ -1,7 +1,8 @@
-"""Opens a corpus of any form, and takes validation and test sets from it: shares, chosen by a hash of each source."""
+"""Opens a corpus of any form, takes shares of it as validation and test sets, and an even sample of several corpora."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -104,3 +105,63 @@ def parts_of(corpora: Sequence[Corpus], ranges: Mapping[str, Range], clean: Call
 def digest_of_part(corpora: Iterable[str], bounds: Range) -> str:
     """Return the digest of a part, from those of the complete corpora."""
     return fingerprint(*corpora, *map(repr, bounds))
+
+
+Line = tuple[str, str]  # source and target
+
+
+@dataclass
+class _Sample:
+    """Every `step`-th pair of a corpus, beginning with the first."""
+
+    step: int
+    pairs: list[Line] = field(default_factory=list)
+    num_bytes: int = 0
+    """The sum over all pairs of the bytes of the longer side."""
+
+    def add(self, pair: Line) -> None:
+        self.pairs.append(pair)
+        self.num_bytes += _num_bytes(pair)
+
+    def thin_out(self) -> None:
+        """Keep only every second of these pairs, and of all that follow."""
+        self.step *= 2
+        del self.pairs[1::2]
+        self.num_bytes = sum(map(_num_bytes, self.pairs))
+
+
+def sample_of(
+    corpora: Sequence[tuple[Iterable[Line], int | None]],
+    most_lines: int,
+    most_bytes: int,
+    stays: Callable[[int, Line], bool] = lambda corpus, pair: True,
+) -> tuple[list[str], list[str]]:
+    """Return sources and targets: at most `most_lines` pairs, and at most `most_bytes` of UTF-8 in each language.
+
+    Each corpus comes with its number of pairs, or None if that is unknown. It is read once. Every k-th pair is taken,
+    so that the pairs are spread over the corpus, if `stays` is true for the number of the corpus, from 0, and the pair.
+    If there are too many pairs, the function drops every second pair of the corpus with the most. So large corpora
+    contribute about the same number of pairs, and small ones contribute all of theirs.
+    """
+    samples: list[_Sample] = []
+    for corpus, (pairs, num_pairs) in enumerate(corpora):
+        sample = _Sample(step=-(-(num_pairs or 1) // most_lines))
+        samples.append(sample)
+        for number, pair in enumerate(pairs):
+            if number % sample.step or not stays(corpus, pair):
+                continue
+            sample.add(pair)
+            while (too_many := sum(len(each.pairs) for each in samples) > most_lines) or (
+                sum(each.num_bytes for each in samples) > most_bytes
+            ):
+                # Prefer samples of more than one pair, which can be thinned out.
+                largest = max(samples, key=lambda s: (len(s.pairs) > 1, len(s.pairs) if too_many else s.num_bytes))
+                if len(largest.pairs) == 1:  # even one line of each corpus is too much: keep one
+                    break
+                largest.thin_out()
+    sampled = [pair for sample in samples for pair in sample.pairs]
+    return [source for source, _ in sampled], [target for _, target in sampled]
+
+
+def _num_bytes(pair: Line) -> int:
+    return max(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in pair)

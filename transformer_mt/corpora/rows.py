@@ -1,8 +1,6 @@
 """Reads rows of named fields: JSON lines, Parquet, and data sets of the Hugging Face hub."""
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import reduce
@@ -18,9 +16,7 @@ from transformer_mt.corpora.text_files import (
     Survey,
     all_lines,
     check_same,
-    is_compressed,
     needed,
-    opened,
     opened_again,
     survey_of,
 )
@@ -110,28 +106,14 @@ def open_parquet(text: PairedText) -> Corpus:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
-    """Open a file, decompressed, and a pyarrow.parquet.ParquetFile of it. Raises CorpusError if reading it fails."""
+    """Open a file, and a pyarrow.parquet.ParquetFile of it. Raises CorpusError if reading it fails."""
     parquet = needed("pyarrow.parquet", f"{path} is Parquet", "write it as another form")
     arrow_errors = needed("pyarrow", f"{path} is Parquet", "write it as another form").ArrowException
     try:
-        with _seekable(path) as file, parquet.ParquetFile(file, pre_buffer=False) as opened_file:
+        with path.open("rb") as file, parquet.ParquetFile(file, pre_buffer=False) as opened_file:
             yield file, opened_file
     except (OSError, arrow_errors, UnicodeDecodeError) as error:  # the last for text that is not UTF-8
         raise CorpusError(f"{path}: cannot be read ({error}); name a complete Parquet file") from None
-
-
-@contextmanager
-def _seekable(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file. Decompress it into a temporary file if necessary, because reading Parquet begins at its end."""
-    if not is_compressed(path):
-        with path.open("rb") as file:
-            yield file
-        return
-    with tempfile.TemporaryFile() as copy:
-        with opened(path) as file:
-            shutil.copyfileobj(file, copy, 1 << 20)
-        copy.seek(0)
-        yield copy
 
 
 def _columns(text: PairedText, file: Any, path: Path) -> list[str]:
@@ -163,8 +145,7 @@ def _parquet_pairs(text: PairedText, file: Any, path: Path) -> Iterator[tuple[st
         table = pyarrow.Table.from_batches([batch])
         while any(pyarrow.types.is_struct(kind) for kind in table.schema.types):
             table = table.flatten()  # the field en of a column translation becomes the column translation.en
-        sources, targets = (table.column(name).to_pylist() for name in names)
-        yield from (pair_of_texts(source or "", target or "") for source, target in zip(sources, targets, strict=True))
+        yield from map(_pair, *(table.column(name).to_pylist() for name in names))
     if num_read != file.metadata.num_rows:
         raise CorpusError(
             f"{path}: is damaged: {num_read:,} of {counted(file.metadata.num_rows, 'row')} can be read; get it again"
@@ -236,8 +217,7 @@ def _hub_pairs(rows: Any, fields: list[FieldPath], name: str) -> Iterator[tuple[
             batch = next(batches, None)
         if batch is None:
             return
-        source, target = (_column(batch, field) for field in fields)
-        yield from (_hub_pair(*texts) for texts in zip(source, target, strict=True))
+        yield from map(_pair, *(_column(batch, field) for field in fields))
 
 
 def _column(batch: dict[str, list[Any]], field: FieldPath) -> list[Any]:
@@ -247,7 +227,7 @@ def _column(batch: dict[str, list[Any]], field: FieldPath) -> list[Any]:
     return column
 
 
-def _hub_pair(source: Any, target: Any) -> tuple[str, str] | BadPair:
+def _pair(source: Any, target: Any) -> tuple[str, str] | BadPair:
     """Return the pair of a row. A missing text becomes an empty text."""
     for text in (source, target):
         if text is not None and not isinstance(text, str):

@@ -1,22 +1,19 @@
-"""Looks for weaknesses of a system: long sentences, rare words, repetitions, untranslated text.
+"""Looks for weaknesses of a system: long sentences, repetitions, untranslated text, wrong numbers.
 
 Lines are ranked by chrF2, because BLEU of a single sentence says little.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
+from pydantic import ConfigDict
 from sacrebleu.metrics.chrf import CHRF
 
 from transformer_mt.base.doubts import DOUBTS, doubts, numbers
 from transformer_mt.base.languages import has_spaces, split_units
 from transformer_mt.base.wording import counted, visible
-from transformer_mt.batches.encoded import EncodedCorpus, piece_counts
 from transformer_mt.evaluation.metrics import check_aligned, corpus_score
-from transformer_mt.preparing.prepared import check_data, trained_on
-from transformer_mt.text.tokenizer import Tokenizer
 
 GROUPS = 4
 WORST = 5  # the number of worst lines that are shown
@@ -24,7 +21,7 @@ WORST = 5  # the number of worst lines that are shown
 
 @dataclass(frozen=True)
 class Group:
-    """The scores of a group of lines for which some number, such as the length, is between `least` and `most`."""
+    """The scores of a group of lines whose sources have `least` to `most` units."""
 
     least: int
     most: int
@@ -49,12 +46,12 @@ class WorstLine:
 class Analysis:
     """The weaknesses of a system on one test set."""
 
+    __pydantic_config__ = ConfigDict(extra="ignore")
+
     unit: str
     """The unit of source lengths: word, or character in a language without spaces."""
     by_length: list[Group]
     """Groups by the number of units of the source."""
-    by_rarest_piece: list[Group]
-    """Groups by how often the rarest piece of the source occurs in the training text; empty if unknown."""
     length_ratio: float
     """Number of words of all translations divided by that of the references."""
     suspicious: dict[str, list[int]]
@@ -71,12 +68,8 @@ def analyse(
     hypotheses: Sequence[str],
     references: Sequence[str],
     languages: tuple[str, str] = ("", ""),
-    rarest: Sequence[int] | None = None,
 ) -> Analysis:
-    """Look for weaknesses. `languages` are the codes of source and target; there must be at least one line.
-
-    `rarest` gives for each line how often the rarest piece of its source occurs in the training text.
-    """
+    """Look for weaknesses. `languages` are the codes of source and target; there must be at least one line."""
     check_aligned([sources, hypotheses, references], ["source", "hypothesis", "reference"])
     source_spaced, target_spaced = (has_spaces(language) for language in languages)
     lengths = [len(split_units(source, source_spaced)) for source in sources]
@@ -90,7 +83,6 @@ def analyse(
     return Analysis(
         "word" if source_spaced else "character",
         groups_of(lengths, hypotheses, references, languages[1]),
-        [] if rarest is None else groups_of(rarest, hypotheses, references, languages[1]),
         hypothesis_units / max(reference_units, 1),
         suspicious,
         [WorstLine(at + 1, scores[at], sources[at], hypotheses[at], references[at]) for at in worst],
@@ -99,32 +91,13 @@ def analyse(
     )
 
 
-def rarest_pieces(data_dir: Path, tokenizer: Tokenizer, lines: Sequence[str]) -> list[int] | None:
-    """Return for each line how often its rarest piece occurs in the source side of the training text.
-
-    None if data_dir has no training text, for example on another machine. Raises CorpusError if it is damaged.
-    """
-    if not (data_dir / "train").is_dir():
-        return None
-    check_data(data_dir, [name for name in trained_on(data_dir) if name.startswith("train/")])
-    text = EncodedCorpus.load(data_dir / "train").source
-    counts = piece_counts(text, tokenizer.source_vocab_size)
-    return [int(counts[ids].min()) for ids in tokenizer.encode_source(lines)]
-
-
 def text_of_analysis(found: Analysis) -> str:
     """Return an analysis as text."""
-    lines = []
-    for title, groups in (
-        (f"{found.unit}s of the source", found.by_length),
-        ("occurrences of the rarest source piece in the training text", found.by_rarest_piece),
-    ):
-        if groups:
-            lines.append(f"{'BLEU':>7}  {'chrF2':>5}  {'lines':>6}  {title}")
-        lines += [
-            f"{each.bleu:7.1f}  {each.chrf:5.1f}  {each.num_lines:6,}  {each.least:,} to {each.most:,}"
-            for each in groups
-        ]
+    lines = [f"{'BLEU':>7}  {'chrF2':>5}  {'lines':>6}  {found.unit}s of the source"]
+    lines += [
+        f"{each.bleu:7.1f}  {each.chrf:5.1f}  {each.num_lines:6,}  {each.least:,} to {each.most:,}"
+        for each in found.by_length
+    ]
     lines.append(f"length of the translations: {found.length_ratio:.3f} of the references'")
     for kind, meaning in DOUBTS.items():
         if doubtful := found.suspicious.get(kind):

@@ -1,7 +1,6 @@
 """Tests whether one system translates a test set better than another, or whether the difference may be chance.
 
-sacreBLEU computes both tests, which compare every system with the first one, the baseline: paired bootstrap
-resampling (Koehn 2004) and paired approximate randomisation (Riezler and Maxwell 2005).
+sacreBLEU computes the test, paired bootstrap resampling (Koehn 2004), of every system and the first one, the baseline.
 """
 
 from collections.abc import Sequence
@@ -30,8 +29,6 @@ from transformer_mt.storage.checksums import weights_sha256
 from transformer_mt.storage.files import read_json
 
 LEVEL = 0.05  # a difference is significant if chance alone causes one as large in fewer than 5 of 100 cases
-TESTS = {"bs": "paired bootstrap", "ar": "paired approximate randomisation"}
-"""The names of the tests: sacreBLEU's codes, and in words."""
 LOWER_IS_BETTER = ("TER",)
 
 
@@ -60,9 +57,9 @@ class Compared:
     value: float
     interval: float
     """Half of the 95 % confidence interval, from 1,000 bootstrap samples."""
-    p_values: dict[str, float]
-    """For each test, the probability that chance alone causes a difference from the baseline as large as this one.
-    Empty for the baseline and for the same text, for which sacreBLEU would give the smallest possible p-value."""
+    p_value: float | None
+    """The probability that chance alone causes a difference from the baseline as large as this one. None for the
+    baseline and for the same text, for which sacreBLEU would give the smallest possible p-value."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +67,7 @@ class MetricTable:
     """The scores of all systems by one metric; the first is the baseline."""
 
     metric: str
-    signatures: dict[str, str]
-    """One for each test."""
+    signature: str
     systems: list[Compared]
 
 
@@ -83,18 +79,15 @@ def compare(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> list
     check_words(texts, names)
     measures = {name: ALL_METRICS[name](test.target_language) for name in metrics}
     # sacreBLEU keeps this order of the systems; the first is its baseline.
-    found: dict[str, tuple[Any, Any]]
-    found = {kind: PairedTest([*test.systems], measures, test.references, kind)() for kind in TESTS}
+    signatures, scores = PairedTest([*test.systems], measures, test.references, "bs")()
     tables = []
-    for metric in found["bs"][0]:
-        signatures = {kind: str(signed_by[metric]) for kind, (signed_by, _) in found.items()}
+    for metric, signature in signatures.items():
         rows = []
-        for number, (name, _) in enumerate(test.systems):
-            results: dict[str, Result] = {kind: by_metric[metric][number] for kind, (_, by_metric) in found.items()}
-            compared = results if number and not test.is_same(number) else {}
-            p_values = {kind: float(result.p_value or 0.0) for kind, result in compared.items()}
-            rows.append(Compared(name, float(results["bs"].score), float(results["bs"].ci or 0.0), p_values))
-        tables.append(MetricTable(metric, signatures, rows))
+        for number, ((name, _), result) in enumerate(zip(test.systems, scores[metric], strict=True)):
+            assert isinstance(result, Result)
+            p_value = float(result.p_value or 0.0) if number and not test.is_same(number) else None
+            rows.append(Compared(name, float(result.score), float(result.ci or 0.0), p_value))
+        tables.append(MetricTable(metric, str(signature), rows))
     return tables
 
 
@@ -119,21 +112,15 @@ def conclusion(metric: str, baseline: Compared, system: Compared) -> str:
     """A sentence that says what the tests show about two systems with different translations."""
     difference = system.value - baseline.value
     both, size = f"{system.system} and {baseline.system}", f"{abs(difference):.1f} {metric}"
-    significant = [p < LEVEL for p in system.p_values.values()]
     if difference == 0:
         return f"{both} have the same {metric}: this shows no difference."
-    if all(significant):
-        word = "better" if (difference > 0) != (metric in LOWER_IS_BETTER) else "worse"
-        return (
-            f"{system.system} is {word} than {baseline.system} by {size}: in both tests, chance alone causes such a "
-            f"difference in fewer than {LEVEL * 100:.0f} of 100 cases."
-        )
-    if any(significant):
-        return (
-            f"The two tests disagree about {both}, which differ by {size}: this does not show that one is better; "
-            "compare them on more sentences."
-        )
-    return f"{both} differ by {size}, which may be chance: these sentences do not show that one is better."
+    if system.p_value is None or system.p_value >= LEVEL:
+        return f"{both} differ by {size}, which may be chance: these sentences do not show that one is better."
+    word = "better" if (difference > 0) != (metric in LOWER_IS_BETTER) else "worse"
+    return (
+        f"{system.system} is {word} than {baseline.system} by {size}: chance alone causes such a difference in fewer "
+        f"than {LEVEL * 100:.0f} of 100 cases."
+    )
 
 
 @dataclass(frozen=True)
@@ -263,9 +250,11 @@ def check_comparison_file(path: Path) -> None:
 
 def _table(table: dict[str, Any]) -> str:
     width = max(len(system["system"]) for system in table["systems"])
-    lines = [f"{table['metric']:{width}}  {'score':>12}  p bootstrap  p randomisation"]
+    lines = [f"{table['metric']:{width}}  {'score':>12}  p bootstrap"]
     for number, system in enumerate(table["systems"]):
         score = f"{system['value']:5.1f} ± {system['interval']:.1f}"
-        p_values = [f"{p:.4f}" for p in system["p_values"].values()] or ["same text" if number else ""] * 2
-        lines.append(f"{system['system']:{width}}  {score:>12}  {p_values[0]:>11}  {p_values[1]:>15}".rstrip())
-    return "\n".join([*lines, *(f"  {name}: {table['signatures'][test]}" for test, name in TESTS.items())])
+        p_value = "same text" if number else ""
+        if system["p_value"] is not None:
+            p_value = f"{system['p_value']:.4f}"
+        lines.append(f"{system['system']:{width}}  {score:>12}  {p_value:>11}".rstrip())
+    return "\n".join([*lines, f"  {table['signature']}"])

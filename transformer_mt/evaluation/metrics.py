@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from sacrebleu.metrics.base import Signature
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -72,8 +71,12 @@ def score_corpus(
     for metric in (ALL_METRICS[name](target_language) for name in metrics):
         result = metric.corpus_score(hypotheses, references)
         signature, interval = metric.get_signature(), None
-        if confidence:
-            signature, interval = _resampled(metric, hypotheses, references)
+        if confidence:  # by a paired test with a single system
+            systems = [("hypothesis", hypotheses)]
+            signatures, results = PairedTest(systems, {"metric": metric}, references, "bs", _RESAMPLES)()
+            [resampled] = results[result.name]
+            assert isinstance(resampled, Result) and resampled.ci is not None
+            signature, interval = signatures[result.name], float(resampled.ci)
         scores[result.name] = MetricScore(float(result.score), str(signature), interval)
     return scores
 
@@ -155,18 +158,6 @@ ALL_METRICS: dict[MetricName, Callable[[str], SacreMetric]] = {
     "ter": _ter,
 }
 """For each name in `evaluate --metrics`, the function that makes the metric for a language. Add new metrics here."""
-
-
-def _resampled(
-    metric: SacreMetric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
-) -> tuple[Signature, float]:
-    """The signature and half of the confidence interval, from a paired test with a single system."""
-    systems = [("hypothesis", hypotheses)]
-    signatures, results = PairedTest(systems, {"metric": metric}, references, "bs", _RESAMPLES)()
-    [(name, signature)] = signatures.items()
-    [result] = results[name]
-    assert isinstance(result, Result) and result.ci is not None
-    return signature, float(result.ci)
 
 
 def check_words(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:

@@ -23,7 +23,6 @@ from transformer_mt.evaluation.metrics import (
     score_corpus,
     tokenised_warning,
 )
-from transformer_mt.evaluation.tuning import Tuning
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import read_json, write_json
 from transformer_mt.storage.records import versions
@@ -71,6 +70,28 @@ class PerturbedScores(Record):
     """Of the chrF2 of the test set as it is."""
     source: str
     """The checksum of the changed sources, computed by `lines_sha256`."""
+
+
+class Trial(Record):
+    """A choice of settings of decoding, and its score on the validation set in percent."""
+
+    settings: list[str]
+    """In the form of the command line: length_penalty=0.6."""
+    score: float
+
+
+class Tuning(Record):
+    """All trials on a validation set of num_lines lines, and the best settings."""
+
+    metric: MetricName
+    num_lines: int
+    trials: list[Trial]
+    chosen: list[str]
+
+    @property
+    def best(self) -> int:
+        """The number, from 0, of the trial with the highest score; the first of several with the same score."""
+        return [trial.settings for trial in self.trials].index(self.chosen)
 
 
 class TestSetScores(Record):
@@ -183,12 +204,11 @@ def score_lines(
     names: Sequence[str],
     details: Details,
     sources: Sequence[str] | None = None,
-    rarest: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """Score these lines against their references. Returns fields of `TestSetScores`.
 
     Prints a warning about each text that looks tokenised, lower-cased, or of another language; `names` are the names of
-    the texts in warnings. For `languages` and `rarest`, see `analyse`.
+    the texts in warnings. For `languages`, see `analyse`.
     """
     confidence, metrics, language = details.confidence, details.metrics, languages[1]
     scores = score_corpus(hypotheses, references, language, names, confidence=confidence, metrics=metrics)
@@ -204,7 +224,7 @@ def score_lines(
         "checksums": checksums_of(sources, references, hypotheses),
     }
     if details.analyse and sources is not None:
-        result["analysis"] = analyse(sources, hypotheses, references[0], languages, rarest)
+        result["analysis"] = analyse(sources, hypotheses, references[0], languages)
     return result
 
 
@@ -238,11 +258,7 @@ def print_scores(results: Results) -> None:
         if result.analysis is not None:
             print(f"\n{name}: weaknesses\n{text_of_analysis(result.analysis)}\n")
         if result.seconds is not None:
-            print(f"{name:{width}}  {_speed(result)}")
-
-
-def _speed(result: TestSetScores) -> str:
-    split = f", {counted(result.num_split, 'line')} split at ends of sentences" if result.num_split else ""
-    beam = "" if result.decoding is None else f", beam_size {result.decoding.beam_size}"
-    sentences = counted(result.num_lines, "sentence")
-    return f"{sentences} in {result.seconds:.1f} s, {result.sentences_per_second or 0:.1f} a second{beam}{split}"
+            split = f", {counted(result.num_split, 'line')} split at ends of sentences" if result.num_split else ""
+            beam = "" if result.decoding is None else f", beam_size {result.decoding.beam_size}"
+            speed = f"{result.seconds:.1f} s, {result.sentences_per_second or 0:.1f} a second"
+            print(f"{name:{width}}  {counted(result.num_lines, 'sentence')} in {speed}{beam}{split}")

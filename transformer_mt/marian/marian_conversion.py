@@ -103,7 +103,12 @@ def _write(path: Path, config: Mapping[str, Any], directory: Path) -> None:
     except (IndexError, ValueError) as error:
         raise CheckpointError(f"{path}: the files do not fit each other ({error}); {_ADVICE}") from None
     tokenizer.save(directory)
-    _training_lines(settings.model.max_positions).save(directory)
+    most = settings.model.max_positions - 1
+    # Nothing is known of the training text; such models are trained on single sentences.
+    lines = TrainingLines(
+        pairs=1, usual_sentences=1, most_sentences=1, usual_pieces=most, most_pieces=most, least_ratio=0.0
+    )
+    lines.save(directory)
     (directory / CONFIG).write_text(dump_config(settings), encoding="utf-8")
     tensors = {name: torch.from_numpy(weight) for name, weight in weights.items()}
     metadata = {"tokenizer": tokenizer.digest, "made_of": f"MarianMT, {path.resolve()}"}
@@ -194,11 +199,3 @@ def _unsupported(config: Mapping[str, Any]) -> str:
     if config.get("share_encoder_decoder_embeddings", True) and not config.get("tie_word_embeddings", True):
         return "it shares the embeddings of source and target, but not that of the output"
     return ""
-
-
-def _training_lines(max_positions: int) -> TrainingLines:
-    """Nothing is known of the training text; such models are trained on single sentences."""
-    most = max_positions - 1
-    return TrainingLines(
-        pairs=1, usual_sentences=1, most_sentences=1, usual_pieces=most, most_pieces=most, least_ratio=0.0
-    )

@@ -1,34 +1,63 @@
 """Writes the files of all splits into a data_dir that already has the tokenizer, and prints a report."""
 
 import json
+import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.errors import ConfigError, CorpusError
 from transformer_mt.base.wording import counted
 from transformer_mt.base.worker_pool import Workers
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import KEPT, PairCounts, PieceFilters, TextFilters, drop_table
-from transformer_mt.corpora.opening import corpus_digest, digest_of_part, open_corpus, parts_of
+from transformer_mt.corpora.opening import corpus_digest, corpus_files, digest_of_part, open_corpus, parts_of
 from transformer_mt.corpora.repeated import HeldOut
-from transformer_mt.preparing.data_files import write_encoded, writing
-from transformer_mt.preparing.prepared import SUMMARY, is_training, write_data_sums
-from transformer_mt.preparing.shards import BlockEncoder
-from transformer_mt.preparing.tokenizer_training import TokenizerOrigin
+from transformer_mt.preparing.prepared import SUMMARY, TokenizerOrigin, is_training, write_data_sums
+from transformer_mt.preparing.shards import BlockEncoder, write_encoded, writing
 from transformer_mt.preparing.training_shards import ShardMaker, TrainingCorpus, TrainingSet, write_training_set
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 from transformer_mt.settings.section import fingerprint
 from transformer_mt.settings.text_settings import FiltersConfig, TokenizerConfig
 from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.own_directory import Owner, hold
 from transformer_mt.storage.records import versions
 from transformer_mt.text.tokenizer import Tokenizer, clean, tagged
 
 T = TypeVar("T")
 
 Pair = tuple[tuple[str, str], tuple[list[int], list[int]]]  # text; ids of source and target, EOS included
+
+OWNER = Owner("prepare", "prepares data here", "choose another data_dir")
+
+
+@contextmanager
+def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None]:
+    """Make a data_dir, or reuse one that a killed process left, and lock it so that no other process writes to it.
+
+    Raises ConfigError if it cannot be made; CorpusError or DirectoryError if the program could overwrite a file of the
+    user, or if another process holds the lock.
+    """
+    for path in [path for text in texts if text.share is None for path in corpus_files(text)]:
+        if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
+            raise CorpusError(
+                f"{path}: this file of the corpus is in data_dir={directory}, where `prepare` could overwrite it; "
+                "choose another data_dir"
+            )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"data_dir={directory}: cannot be made ({error.strerror}); set another data_dir") from None
+    with hold(directory, OWNER):
+        for path in sorted(directory.rglob("*")):
+            if path.is_symlink():  # `prepare` would write to the target of the link
+                raise CorpusError(
+                    f"{path}: is a link that `prepare` did not make; move it away, or choose another data_dir"
+                )
+        yield
 
 
 def held_out_of(opened: Mapping[str, Corpus]) -> HeldOut:

@@ -1,4 +1,4 @@
-"""Reads prepare.json, the description of a data_dir, and checks the files of the data_dir by their checksums."""
+"""Reads the descriptions of a data_dir and of its tokenizer, and checks the files of the data_dir by checksums."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
@@ -7,20 +7,20 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.errors import CorpusError, TokenizerError
+from transformer_mt.base.languages import UNK
 from transformer_mt.batches.encoded import FILES, INDEX, KEPT, ShardIndex
 from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.preparing.shards import SHARD_FILES
-from transformer_mt.preparing.tokenizer_training import ORIGIN
-from transformer_mt.settings.corpus_settings import CorpusConfig
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 from transformer_mt.settings.suggestions import remove_former_keys
 from transformer_mt.settings.text_settings import FiltersConfig, TokenizerConfig
 from transformer_mt.storage.checksums import SUMS, TOKENIZERS, Fault, fault, read_sums, sha256, write_sums
-from transformer_mt.storage.files import read_json
+from transformer_mt.storage.files import read_json, write_whole
 from transformer_mt.text.existing_tokenizer import open_existing
 from transformer_mt.text.tokenizer import Tokenizer
 
-SUMMARY = "prepare.json"
+SUMMARY, ORIGIN = "prepare.json", "tokenizer_origin.json"
 # The files of a data_dir that the later stages read.
 VALIDATION_TEXT = ("valid.source.txt", "valid.target.txt")
 _VALIDATION = (*(f"valid/{name}" for name in FILES), *VALIDATION_TEXT)
@@ -175,3 +175,54 @@ def _training_sums(data_dir: Path) -> dict[str, str]:
 
 def _digest(sums: Mapping[str, str], names: Iterable[str]) -> str:
     return hashlib.sha256("".join(f"{sums.get(name)}  {name}\n" for name in names).encode()).hexdigest()
+
+
+class TokenizerOrigin(BaseModel):
+    """The corpora on which a tokenizer was trained, and those that it encodes.
+
+    With one corpus more, another tokenizer would be trained, and all corpora encoded again. So a rerun keeps the first.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    settings: str
+    """A hash of the settings with which it was trained."""
+    trained_on: tuple[str, ...]
+    """The names of the corpora."""
+    used_for: dict[str, str]
+    """The digests of the corpora that it encodes, by name."""
+    digest: str
+    """The digest of the tokenizer."""
+
+    @classmethod
+    def load(cls, data_dir: Path) -> "TokenizerOrigin | None":
+        """Read the file that `save` wrote; None if it is missing or unreadable."""
+        try:
+            return cls.model_validate(read_json(data_dir / ORIGIN))
+        except (OSError, ValueError):
+            return None
+
+    def save(self, data_dir: Path) -> None:
+        """Write tokenizer_origin.json."""
+        write_whole(data_dir / ORIGIN, self.model_dump_json(indent=2) + "\n")
+
+
+def kept_tokenizer(data_dir: Path, settings: str, corpora: Mapping[str, str]) -> Tokenizer | None:
+    """Return the tokenizer that an earlier start has trained for these corpora; None if there is none."""
+    origin = TokenizerOrigin.load(data_dir)
+    if origin is None or (origin.settings, origin.used_for) != (settings, dict(corpora)):
+        return None
+    try:
+        tokenizer = Tokenizer.load(data_dir)
+    except TokenizerError:
+        return None
+    return tokenizer if tokenizer.digest == origin.digest else None
+
+
+def check_tag(tokenizer: Tokenizer, text: PairedText) -> None:
+    """Raises CorpusError if the tag of a corpus is not a piece of a tokenizer that was trained before."""
+    if missing := [token for token in (text.tag or "").split() if tokenizer.source.piece_to_id(token) == UNK]:
+        raise CorpusError(
+            f"the tag {missing[0]} of the corpus {text.name} is no piece of the tokenizer, which was trained without "
+            "this corpus; set another data_dir, so that `prepare` trains a tokenizer on all corpora"
+        )

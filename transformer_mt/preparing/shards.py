@@ -4,26 +4,120 @@ A shard is a directory. Its record says from what it was made, so that a rerun k
 """
 
 import hashlib
+import json
+import os
+import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, compress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from transformer_mt.batches.encoded import FILES, LINES, RECORD
+from transformer_mt.base.errors import CorpusError
+from transformer_mt.batches.encoded import FILES, IDS, LINES, RECORD, SIZES, dtype_of
 from transformer_mt.corpora.corpus import BadPair, Block
 from transformer_mt.corpora.filters import Languages, PieceFilters, TextFilters
 from transformer_mt.corpora.repeated import Overlaps, pair_key
-from transformer_mt.preparing.data_files import EncodedWriter, Side, put_in_place, writing
 from transformer_mt.storage.checksums import fault, write_sums
-from transformer_mt.storage.files import own_name, read_json
+from transformer_mt.storage.files import cure, own_name, read_json
 from transformer_mt.text.tokenizer import Tokenizer, clean
 from transformer_mt.text.training_lines import count_sentences
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn an OSError while writing a part of a data_dir into a CorpusError that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise CorpusError(
+            f"{path}: cannot be written ({error.strerror or error}); {cure(error)}, and give the same command again: "
+            "it keeps the parts that are complete"
+        ) from None
+
+
+class Side(NamedTuple):
+    """Sentences of one language, stored one after the other."""
+
+    ids: NDArray[Any]
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[int]], vocab_size: int) -> "Side":
+        """Store these sentences one after the other."""
+        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+        return cls(np.fromiter(chain.from_iterable(sentences), dtype_of(vocab_size), int(lengths.sum())), lengths)
+
+
+class EncodedWriter:
+    """Writes pairs into a new directory, block by block."""
+
+    def __init__(self, directory: Path, vocab_sizes: tuple[int, int]) -> None:
+        self._directory, self._stack, self.num_pairs = directory, ExitStack(), 0
+        self._sides: list[dict[str, Any]] = [{"dtype": dtype_of(size), "tokens": 0} for size in vocab_sizes]
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        self._files = [self._stack.enter_context((directory / name).open("wb")) for name in IDS]
+        for offsets in self._files[1::2]:
+            offsets.write(np.zeros(1, np.int64).data)
+
+    def add(self, *sides: Side) -> None:
+        """Write the source and target of the next pairs."""
+        for (ids, lengths), written, ids_file, offsets_file in zip(
+            sides, self._sides, self._files[::2], self._files[1::2], strict=True
+        ):
+            # Not by NumPy's `tofile`, which gives no error if the disk is full.
+            ids_file.write(ids.data)
+            offsets_file.write((lengths.cumsum() + written["tokens"]).data)
+            written["tokens"] += len(ids)
+        self.num_pairs += len(sides[0].lengths)
+
+    def finish(self) -> None:
+        """Flush and close the files, and write the sizes of all."""
+        self._stack.close()
+        sizes = {"pairs": self.num_pairs, "source": self._sides[0], "target": self._sides[1]}
+        (self._directory / SIZES).write_text(json.dumps(sizes, indent=2) + "\n", encoding="utf-8")
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        with suppress(OSError):  # the disk may be too full to flush the files
+            self._stack.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def write_encoded(
+    directory: Path, rows: Iterable[tuple[list[int], list[int]]], source_vocab_size: int, target_vocab_size: int
+) -> None:
+    """Write the ids of at least one pair, in place of an older directory. Raises CorpusError if that is not ours."""
+    sizes, sides = (source_vocab_size, target_vocab_size), list(zip(*rows, strict=True))
+    assert sides, "a corpus without pairs cannot be memory-mapped"
+    writer = EncodedWriter(partial := directory.with_name(own_name(directory.name)), sizes)
+    try:
+        writer.add(*map(Side.of, sides, sizes))
+        writer.finish()
+        put_in_place(partial, directory)
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+def put_in_place(partial: Path, directory: Path) -> None:
+    """Rename a complete directory to its final name. This name never belongs to an incomplete directory."""
+    old = directory.with_name(own_name(f"{directory.name}.old"))
+    shutil.rmtree(old, ignore_errors=True)
+    if directory.exists():
+        if not (directory / SIZES).is_file():
+            raise CorpusError(f"{directory}: exists, and `prepare` did not write it; choose another data_dir")
+        os.replace(directory, old)
+        shutil.rmtree(old)
+    os.replace(partial, directory)
+
 
 Found = tuple[str, str, str]
 """Place, source and target of a pair; the texts are as `clean` returns them."""

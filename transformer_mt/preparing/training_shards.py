@@ -31,7 +31,6 @@ from transformer_mt.batches.encoded import INDEX, KEPT, EncodedCorpus, ShardInde
 from transformer_mt.corpora.corpus import Block, Corpus
 from transformer_mt.corpora.filters import Languages, PairCounts
 from transformer_mt.corpora.repeated import HeldOut, Overlaps, Rows, find_duplicates
-from transformer_mt.preparing.data_files import writing
 from transformer_mt.preparing.shards import (
     KEYS,
     SENTENCES,
@@ -44,6 +43,7 @@ from transformer_mt.preparing.shards import (
     complete_shards,
     shard_name,
     text_digest,
+    writing,
 )
 from transformer_mt.storage.files import write_whole
 from transformer_mt.text.training_lines import TrainingLinesCounter

@@ -1,110 +1,154 @@
-"""Draws the page's pictures with matplotlib, as SVG with real text, and with the colours of the page.
-
-H heads  L layers  N rows  M columns
-"""
+"""Reads log.jsonl, and draws its curves with matplotlib, as SVG with real text and the colours of the page."""
 
 import io
 import re
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from markupsafe import Markup
+from pydantic import ValidationError, create_model
 
-from transformer_mt.models.attention_weights import FloatArray
-from transformer_mt.reporting.log_lines import Line
+from transformer_mt.base.errors import UserError
 from transformer_mt.reporting.picture_file import UNDATED, new_figure, own_style
-from transformer_mt.reporting.plot_attention import Side, name_cells, room_for
-from transformer_mt.reporting.plot_textbook import draw_line
+from transformer_mt.settings.training_settings import VALIDATION_METRICS
+from transformer_mt.storage.files import read_regular
+from transformer_mt.storage.records import Count, Drawn, Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
-    from matplotlib.figure import Figure
 
-NUM_COLOURS = 8
-_DASHES = ("-", "--", ":")  # the same as in style.css
-_WIDTH = 4.4  # inches: fits into a column of the page or on a telephone without making the letters small
-_CELL = 0.19  # inches
-# Colours used for nothing else: `_in_page` replaces them by variables of style.css, which differ in dark mode.
-_SOFT, _FAINT = "#fe00f0", "#fe00f1"
-_VARIABLES = {"f0": "soft", "f1": "line"} | {f"{run:02x}": f"run-{run}" for run in range(NUM_COLOURS)}
+Line = tuple[Sequence[float], Sequence[float | None]]
+"""The x and the y values. None is a gap."""
+
+
+class LogLine(Record):
+    """A line of log.jsonl about training updates or a validation. None means that a number was not finite."""
+
+    step: Count
+    loss: Drawn | None = None
+    nll: Drawn | None = None
+    learning_rate: Drawn | None = None
+    gradient_norm: Drawn | None = None
+    tokens_per_second: Drawn | None = None
+    skipped: Count | None = None
+    split: Count | None = None
+    tokens: Count | None = None
+    seconds: Drawn | None = None
+    valid_perplexity: float | None = None
+    valid_seconds: Drawn | None = None
+    best: bool = False
+
+
+VALIDATION_CURVES = {f"valid_{metric}": shown.title for metric, shown in VALIDATION_METRICS.items()}
+CURVES = {
+    "loss": "loss in training, with label smoothing (nats per target token)",
+    "nll": "negative log-likelihood in training (nats per target token)",
+    **VALIDATION_CURVES,
+    "learning_rate": "learning rate",
+    "tokens_per_second": "target tokens per second",
+    "gradient_norm": "norm of the gradient, before clipping",
+    "skipped": "updates that were skipped so far",
+    "split": "micro-batches that were split so far",
+}
+"""The curves that are drawn from the log, by the name of the field."""
+_SCORES: dict[str, Any] = dict.fromkeys(VALIDATION_CURVES, (Drawn | None, None))
+LOG_LINE = create_model("LogLine", __base__=LogLine, **_SCORES)
+"""A line with a field for each metric of the validation."""
+
+
+def read_log(run: Path, fields: Iterable[str]) -> tuple[list[LogLine], list[str]]:
+    """Return the lines of a run's log, and the errors of unreadable lines. Ignores an incomplete line at the end.
+
+    Raises UserError if the log cannot be read, or if no line has a number in one of these fields.
+    """
+    path = run / "log.jsonl"
+    try:
+        complete = read_regular(path).split(b"\n")[:-1]
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; give the directory of a run, which `train` writes") from None
+    records, faults = list[LogLine](), list[str]()
+    for number, line in enumerate(complete, start=1):
+        try:
+            records.append(LOG_LINE.model_validate_json(line))
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            field = "".join(f"{key}: " for key in fault["loc"])
+            faults.append(f"{path}, line {number}: {field}{fault['msg']}")
+    if not faults and not any(getattr(record, field) is not None for record in records for field in fields):
+        raise UserError(f"{path} has no update yet; wait until training.log_every updates are done")
+    return records, faults
+
+
+def lines_of(records: Sequence[LogLine], fields: Iterable[str]) -> dict[str, Line]:
+    """Return a line over the updates for each of these fields that is in the log."""
+    found: dict[str, Line] = {}
+    for key in fields:
+        if there := [record for record in records if key in record.model_fields_set]:
+            found[key] = [record.step for record in there], [getattr(record, key) for record in there]
+    return found
+
+
+# The same colours and dashes as in style.css.
+_COLOURS = ("#0b66c2", "#b34700", "#1c7c3c", "#8a2fa8", "#b3123f", "#4f5d00", "#006f7d", "#5a4a42")
+_SOFT, _FAINT = "#56616e", "#d5dbe1"
+NUM_COLOURS, _DASHES = len(_COLOURS), ("-", "--", ":")
 _STYLE: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 10.0, "text.color": _SOFT, "axes.labelcolor": _SOFT} | {
     f"{axis}tick.{part}": colour for axis in "xy" for part, colour in (("color", _FAINT), ("labelcolor", _SOFT))
 }
-_PLUS, _MINUS = "#1f6fc9", "#b85c00"  # colours of maps; style.css makes them lighter in dark mode
 
 
-@dataclass
+@dataclass(frozen=True)
 class Chart:
     """A picture of the page."""
 
-    key: str
-    """A unique name in the page."""
     title: str
-    descriptions: Sequence[tuple[str, int, str]] = ()
+    descriptions: Sequence[tuple[str, int, str]]
     """For readers who cannot see it: for each run its name, the number of its colour, and a description."""
-    num_layers: int = 0
-    num_heads: int = 0
-    """For pictures of attention."""
-    svg: Markup = field(default_factory=Markup)
+    svg: Markup
 
 
 def lines(key: str, title: str, curves: Mapping[str, tuple[int, Line]], marks: Sequence[tuple[int, int]] = ()) -> Chart:
     """Draw curves over the updates. `curves` has the number of the colour and the line for each name.
 
-    `marks` are pairs: the update from which a run resumed, and the number of the run.
+    `key` is a unique name in the page. `marks` are pairs: the update from which a run resumed, and its number.
     """
-    chart = Chart(key, title, [(name, number, _ends(line)) for name, (number, line) in curves.items()])
-    with _drawn(chart, _WIDTH, 2.5) as figure:
-        axes = _plain_axes(figure)
+    import matplotlib
+
+    content = io.StringIO()
+    with own_style(salt=key):
+        matplotlib.rcParams.update(_STYLE)
+        figure = new_figure(4.4, 2.5)  # fits into a column or on a telephone without making the letters small
+        axes = figure.subplots()
+        for spine in axes.spines.values():
+            spine.set_color(_FAINT)
+        axes.locator_params(nbins=6)
         for number, line in curves.values():
-            draw_line(axes, line, color=_colour(number), linestyle=_DASHES[number % len(_DASHES)])
+            draw_line(axes, line, color=_COLOURS[number % NUM_COLOURS], linestyle=_DASHES[number % len(_DASHES)])
         for step, number in marks:
-            axes.axvline(step, color=_colour(number), linewidth=1.0, linestyle=(0, (2, 4)))
+            axes.axvline(step, color=_COLOURS[number % NUM_COLOURS], linewidth=1.0, linestyle=(0, (2, 4)))
         axes.set_xlabel("update", loc="right")
         axes.grid(axis="y", color=_FAINT)
-    return chart
+        figure.savefig(content, format="svg", transparent=True, metadata=dict.fromkeys(UNDATED["svg"]))
+    descriptions = [(name, number, _ends(line)) for name, (number, line) in curves.items()]
+    label = ". ".join([title, *(f"{name}: {text}" for name, _, text in descriptions)])
+    svg = content.getvalue().partition("<svg ")[2]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<[^>]*) id="[\w.]+_[0-9]+"', r"\1", svg)  # in tags: other pictures use these ids, too
+    return Chart(title, descriptions, Markup('<svg role="img" aria-label="{}" ').format(label) + Markup(svg))
 
 
-def attention(key: str, title: str, weights_LHNM: FloatArray, rows: Side, columns: Side) -> Chart:
-    """Draw the weights of all layers and heads, and the mean of the heads, on top of one another: the page shows one.
+def draw_line(axes: "Axes", line: Line, **look: Any) -> None:
+    """Draw a line with its gaps; `look` are arguments of matplotlib's `plot`.
 
-    The id of the image for layer l (from 1) and head h (0 for the mean) ends in -l-h.
+    Points have a marker if there are few of them, and if they have no neighbour, because a line would not show them.
     """
-    chart = Chart(key, title, (), *weights_LHNM.shape[:2])
-    with _drawn(chart, *room_for(rows, columns, _CELL).get_size_inches()) as figure:
-        axes = _plain_axes(figure)
-        for layer, weights_HNM in enumerate(weights_LHNM, start=1):
-            for head, weights_NM in enumerate([weights_HNM.mean(axis=0), *weights_HNM]):
-                shown = axes.imshow(weights_NM, cmap=_colours(), vmin=-1.0, vmax=1.0, interpolation="none")
-                shown.set_gid(f"{key}-{layer}-{head}")
-        name_cells(axes, rows, columns, _CELL)
-        axes.xaxis.tick_top()
-        axes.xaxis.set_label_position("top")
-    return chart
-
-
-def _plain_axes(figure: "Figure") -> "Axes":
-    axes = figure.subplots()
-    for spine in axes.spines.values():
-        spine.set_color(_FAINT)
-    axes.locator_params(nbins=6)
-    return axes
-
-
-def _colour(number: int) -> str:
-    return f"#fe00{number % NUM_COLOURS:02x}"
-
-
-def _colours() -> "Colormap":
-    """Return the colours of maps: orange at -1, transparent at 0, blue at 1."""
-    from matplotlib.colors import LinearSegmentedColormap, to_rgba
-
-    steps = [(0.0, to_rgba(_MINUS)), (0.5, to_rgba(_MINUS, 0)), (0.5, to_rgba(_PLUS, 0)), (1.0, to_rgba(_PLUS))]
-    return LinearSegmentedColormap.from_list("page", steps)
+    values_N = np.array(line[1], dtype=float)
+    there_N = np.isfinite(values_N)
+    alone_N = there_N & ~np.append(there_N[1:], False) & ~np.append(False, there_N[:-1])
+    axes.plot(line[0], values_N, marker="o", markersize=4, markevery=alone_N | (len(values_N) < 20), **look)
 
 
 def _ends(line: Line) -> str:
@@ -116,28 +160,3 @@ def _ends(line: Line) -> str:
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
-
-
-@contextmanager
-def _drawn(chart: Chart, width: float, height: float) -> Iterator["Figure"]:
-    """Give a figure of this size, in inches, to draw on; then store it as the chart's SVG."""
-    import matplotlib
-
-    with own_style(salt=chart.key), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # is missing in the fonts here: browsers have other fonts
-        matplotlib.rcParams.update(_STYLE)
-        figure = new_figure(width, height)
-        yield figure
-        content = io.StringIO()
-        figure.savefig(content, format="svg", transparent=True, metadata=dict.fromkeys(UNDATED["svg"]))
-    label = ". ".join([chart.title, *(f"{name}: {text}" for name, _, text in chart.descriptions)])
-    svg = content.getvalue().partition("<svg ")[2]
-    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub("<[^>]+>", _in_page, svg)  # tags only: text has no < or >
-    chart.svg = Markup('<svg role="img" aria-label="{}" ').format(label) + Markup(svg)
-
-
-def _in_page(tag: re.Match[str]) -> str:
-    """Return an SVG tag with variables for the page's colours, and without ids that other pictures use, too."""
-    text = re.sub(r' id="[\w.]+_[0-9]+"', "", tag[0])
-    return re.sub("#fe00(..)", lambda found: f"var(--{_VARIABLES[found[1]]})", text)

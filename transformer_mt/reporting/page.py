@@ -1,85 +1,264 @@
-"""Fills the template with the gathered content: one page that loads no other file and runs no script."""
+"""Gathers the content of a report from the files of runs, and fills the template: a page without scripts.
+
+If something is missing or damaged, a sentence says so.
+"""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from transformer_mt.base.doubts import DOUBTS
+from transformer_mt.base.errors import CheckpointError, EvaluationError, UserError
 from transformer_mt.base.wording import counted, duration
-from transformer_mt.corpora.filters import REASONS
+from transformer_mt.evaluation.comparing import ComparedTest, comparison, read_translations
+from transformer_mt.evaluation.evaluated_texts import TestSet, model_in, read_test_sets, results_dir
+from transformer_mt.evaluation.scores_json import Results, read_scores
 from transformer_mt.reporting import charts
-from transformer_mt.reporting.charts import Chart
-from transformer_mt.reporting.gathered import N_BEST, SECTIONS, Notes, Run, Shown, TestReport
-from transformer_mt.reporting.log_lines import CURVES, lines_of
-from transformer_mt.settings.reading import flat_settings
-from transformer_mt.storage.records import Summary
+from transformer_mt.reporting.charts import CURVES, Chart, LogLine, lines_of, read_log
+from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.reading import flat_settings, load_config
+from transformer_mt.storage.checksums import CONFIG, MODEL, checkpoint_path, saved_steps
+from transformer_mt.storage.files import read_json
+from transformer_mt.storage.records import STARTS, Start
+from transformer_mt.storage.weights import read_metadata, read_tensors
 from transformer_mt.version import __version__
 
 MARK = '<meta name="generator" content="transformer_mt report">'
 """Marks a page of this command, so that `report` replaces no other file."""
 
 
+SECTIONS = {
+    "training": "What was trained on what",
+    "curves": "Learning curves",
+    "scores": "Scores of the test sets",
+    "translations": "Translations",
+}
+"""The sections of the page, with their titles."""
+Notes = dict[str, list[str]]
+"""For each section, sentences for the reader: what is missing, and how to get it."""
+
+
+@contextmanager
+def left_out(notes: list[str], what: str = "") -> Iterator[None]:
+    """Turn an error about the user's files into a note that begins with `what`, and skip the rest of the block."""
+    try:
+        yield
+    except (UserError, OSError) as error:
+        notes.append(f"{what}{error}.")
+
+
+@dataclass
+class Run:
+    """A run, or a model without its run. Fields from `num_parameters` on are None or empty if unknown."""
+
+    name: str
+    """As given on the command line."""
+    directory: Path
+    model: Path | None
+    """The directory of its model; None if there is none yet."""
+    config: Config
+    num_parameters: int | None = None
+    made_of: str = ""
+    """A description of the checkpoints of which the model was made."""
+    starts: list[Start] = field(default_factory=list)
+    log: list[LogLine] = field(default_factory=list)
+    results: Results = field(default_factory=dict)
+    """For each test set, the content of scores.json."""
+
+    @property
+    def last_update(self) -> LogLine | None:
+        """The last line of the log about training updates, not about a validation."""
+        return next((line for line in reversed(self.log) if line.seconds is not None), None)
+
+    @property
+    def best_validation(self) -> LogLine | None:
+        """The last validation that was the best so far."""
+        return next((line for line in reversed(self.log) if line.best), None)
+
+    @property
+    def valid_seconds(self) -> float:
+        """The total time of all validations."""
+        return sum(line.valid_seconds or 0.0 for line in self.log)
+
+
 @dataclass(frozen=True)
-class Report:
-    """The content of the page."""
+class Sample:
+    """A line of a test set, and its translation by each run."""
 
-    runs: list[Run]
-    tests: list[TestReport]
-    sentences: list[Shown]
-    corpora: dict[str, Summary]
-    """For each data_dir, the content of its prepare.json."""
-    notes: Notes
+    line: int
+    """From 1."""
+    source: str
+    reference: str
+    translations: dict[str, str]
+    note: str = ""
 
 
-def page_of(report: Report) -> str:
-    """Return the page. The same report always gives the same text."""
+@dataclass
+class TestReport:
+    """The content of the report about one test set."""
+
+    __test__ = False  # pytest takes it for tests otherwise
+
+    name: str
+    scored: dict[str, dict[str, Any]]
+    """For each run, the content of scores.json."""
+    samples: list[Sample] = field(default_factory=list)
+    worst: list[Sample] = field(default_factory=list)
+    comparison: dict[str, Any] | None = None
+    """The JSON of `evaluate --compare`."""
+
+
+def open_runs(paths: Sequence[Path], notes: Notes) -> list[Run]:
+    """Open each directory, once. Raises CheckpointError if it is no run or model; ConfigError."""
+    return [_open(path, notes) for path in dict.fromkeys(paths)]
+
+
+def _open(path: Path, notes: Notes) -> Run:
+    if not path.is_dir():
+        raise CheckpointError(f"{path}: no such directory; give the directory of a run, such as runs/<name>")
+    is_run = not (path / MODEL).is_file() and any(
+        (path / name).exists() for name in ("run.json", "log.jsonl", "checkpoints", "model")
+    )
+    if not (path / CONFIG).is_file() or not (is_run or (path / MODEL).is_file()):
+        raise CheckpointError(
+            f"{path} is neither the directory of a run (written by `train`) nor of a model (written by `average`); "
+            "give a directory such as runs/<name>"
+        )
+    model = path / "model" if is_run else path
+    has_model = (model / MODEL).is_file() and (model / CONFIG).is_file()
+    run = Run(str(path), path, model if has_model else None, load_config(path / CONFIG))
+    with left_out(notes["training"]):
+        run.num_parameters, run.made_of = _weights(path, model)
+    if is_run:
+        with left_out(notes["training"]):
+            run.starts = _starts(path / "run.json")
+        with left_out(notes["curves"]):
+            run.log, faults = read_log(path, CURVES)
+            if faults:
+                lines = counted(len(faults), "line")
+                notes["curves"].append(f"{lines} of the log of {run.name} cannot be read: {faults[0]}.")
+    else:
+        notes["curves"].append(f"{path} is the directory of a model, which has no log: give the directory of its run.")
+    with left_out(notes["scores"]):
+        scores = results_dir(model_in(path)) / "scores.json"
+        if not scores.is_file():
+            first = "" if run.model else f"run `python -m transformer_mt.average {run.name}`, then "
+            raise CheckpointError(
+                f"{run.name} is not evaluated yet: {first}run `python -m transformer_mt.evaluate {run.name} --analyse`"
+            )
+        run.results = read_scores(scores)
+    return run
+
+
+def _weights(path: Path, model: Path) -> tuple[int, str]:
+    """The number of parameters of the model, or else of the newest checkpoint, and of what checkpoints it was made."""
+    file, steps = model / MODEL, saved_steps(path)
+    if not file.is_file():
+        if not steps:
+            raise CheckpointError(f"{path} has neither a model nor a checkpoint yet")
+        file = checkpoint_path(path, steps[-1]) / MODEL
+    num_parameters = sum(tensor.numel() for tensor in read_tensors(file).values())
+    return num_parameters, read_metadata(file).get("made_of", "")
+
+
+def _starts(path: Path) -> list[Start]:
+    """Return the content of a run.json. Raises CheckpointError."""
+    try:
+        return STARTS.validate_python(read_json(path))
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} is missing; `train` writes it") from None
+    except (OSError, ValueError):
+        raise CheckpointError(f"{path} is damaged, or was not written by `train`") from None
+
+
+SAMPLES = 8  # number of lines of each test set to show
+
+
+def gather_tests(runs: Sequence[Run], notes: Notes) -> list[TestReport]:
+    """Gather all test sets on which a run was evaluated."""
+    names = dict.fromkeys(name for run in runs for name in run.results)
+    return [_test(name, [run for run in runs if name in run.results], notes) for name in names]
+
+
+def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
+    report = TestReport(name, {run.name: run.results[name].model_dump(mode="json", exclude_none=True) for run in runs})
+    text, translations = _texts(name, runs, notes["translations"])
+    if text is None:
+        notes["translations"].append(f"The translations of {name} are left out, because none can be shown.")
+        return report
+    last = len(text.sources) - 1
+    lines = sorted({round(number * last / (SAMPLES - 1)) for number in range(SAMPLES)})
+    report.samples = [_sample(text, translations, line) for line in lines]
+    report.worst = _worst(report.scored, text, translations)
+    if len(translations) > 1:
+        _, language = runs[0].config.corpus.languages_of_test(name)
+        test = ComparedTest(name, text.references, list(translations.items()), language)
+        with left_out(notes["scores"], "The paired tests are left out: "):
+            report.comparison = comparison(test, ("bleu", "chrf"))
+    return report
+
+
+def _texts(name: str, runs: Sequence[Run], notes: list[str]) -> tuple[TestSet | None, dict[str, list[str]]]:
+    """Return the text of the test set, and the translations of all runs that have translated this text."""
+    first: TestSet | None = None
+    translations = dict[str, list[str]]()
+    for run in runs:
+        with left_out(notes, f"The translations of {run.name} are left out: "):
+            own = read_test_sets(Path(run.config.data_dir), [name])[name]
+            lines = read_translations(run.name, model_in(run.directory), name, own, run.results[name])
+            if first is not None and own != first:
+                raise EvaluationError(f"its test set {name} has other sentences")
+            first, translations[run.name] = own, lines
+    return first, translations
+
+
+def _sample(text: TestSet, translations: dict[str, list[str]], line: int, note: str = "") -> Sample:
+    """Return the sample for the line with this number, from 0."""
+    lines = {name: translated[line] for name, translated in translations.items()}
+    return Sample(line + 1, text.sources[line], text.references[0][line], lines, note)
+
+
+def _worst(scored: dict[str, dict[str, Any]], text: TestSet, translations: dict[str, list[str]]) -> list[Sample]:
+    """Return the worst lines of each run, according to its analysis."""
+    notes = dict[int, list[str]]()
+    for name in translations:
+        for worst in scored[name].get("analysis", {}).get("worst", []):
+            if 1 <= worst["line"] <= len(text.sources):
+                notes.setdefault(worst["line"] - 1, []).append(f"chrF2 of {name}: {worst['chrf']:.1f}")
+    return [_sample(text, translations, line, "; ".join(found)) for line, found in notes.items()]
+
+
+def page_of(paths: Sequence[Path]) -> str:
+    """Return the page about these runs. The same files always give the same text.
+
+    Raises CheckpointError if a path is no run or model; ConfigError.
+    """
+    notes: Notes = {section: [] for section in SECTIONS}
+    runs = open_runs(paths, notes)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"duration": duration, "number": number, "with_code": with_code}
     style, template = ((files(__package__) / name).read_text("utf-8") for name in ("style.css", "template.html"))
-    numbers = {run.name: number for number, run in enumerate(report.runs)}
-    attention = [chart for shown in report.sentences for chart in shown.attention]
+    numbers = {run.name: number for number, run in enumerate(runs)}
     return environment.from_string(template).render(
-        report=report,
+        runs=runs,
+        tests=gather_tests(runs, notes),
+        notes=notes,
         title=" and ".join(numbers) if len(numbers) < 3 else f"{len(numbers)} runs",
         version=__version__,
         mark=Markup(MARK),
         style=Markup(style),
         numbers=numbers,
-        headlines={run.name: headline(run, report.tests) for run in report.runs},
-        curves=curve_charts(report.runs),
-        settings=settings_table(report.runs),
-        reasons=REASONS,
-        doubts=DOUBTS,
-        counted=counted,
-        n_best=N_BEST,
+        curves=curve_charts(runs),
+        settings=settings_table(runs),
         num_colours=charts.NUM_COLOURS,
         sections=SECTIONS,
-        most_layers=max((chart.num_layers for chart in attention), default=0),
-        most_heads=max((chart.num_heads for chart in attention), default=0),
     )
-
-
-def headline(run: Run, tests: Sequence[TestReport]) -> str:
-    """The most important facts about a run: scores, number of parameters, corpus, and date of the last start."""
-    corpus = run.config.corpus
-    parts = [
-        f"{metric} {score['value']:.1f} on {test.name}"
-        for test in tests
-        if run.name in test.scored
-        for metric, score in list(test.scored[run.name]["scores"].items())[:1]
-    ] or ["not evaluated yet"]
-    if run.num_parameters is not None:
-        parts.append(f"{run.num_parameters:,} parameters")
-    first, *others = (text.place for text in corpus.training_corpora)
-    more = f" and {counted(len(others), 'other corpus', 'other corpora')}" if others else ""
-    parts.append(f"{corpus.source_language} to {corpus.target_language}, trained on {first}{more}")
-    if run.starts and run.starts[-1].time:
-        parts.append(f"started on {run.starts[-1].time[:10]}")
-    return "; ".join(parts)
 
 
 def with_code(text: str) -> Markup:
@@ -112,9 +291,9 @@ def curve_charts(runs: Sequence[Run]) -> list[Chart]:
     marks = [(start.from_update, at) for at, run in enumerate(runs) for start in run.starts if start.from_update]
     logs = {run.name: (at, lines_of(run.log, CURVES)) for at, run in enumerate(runs)}
     found = list[Chart]()
-    for field, title in CURVES.items():
-        curves = {name: (at, lines[field]) for name, (at, lines) in logs.items() if field in lines}
+    for key, title in CURVES.items():
+        curves = {name: (at, lines[key]) for name, (at, lines) in logs.items() if key in lines}
         values = [value for _, (_, values) in curves.values() for value in values if value is not None]
-        if values and (field not in ("skipped", "split") or any(values)):
-            found.append(charts.lines(f"curve-{field.replace('_', '-')}", title, curves, marks=marks))
+        if values and (key not in ("skipped", "split") or any(values)):
+            found.append(charts.lines(f"curve-{key.replace('_', '-')}", title, curves, marks=marks))
     return found

@@ -1,4 +1,4 @@
-"""Writes pictures and the numbers in them, and has the common part of all commands of pictures.
+"""Writes pictures, and has the common part of all commands of pictures.
 
 The same picture always gives the same bytes.
 
@@ -6,21 +6,18 @@ matplotlib is an optional package, and is imported only when a picture is drawn.
 """
 
 import argparse
-import io
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from transformer_mt.base.errors import UserError
-from transformer_mt.storage.files import replacing, write_whole
+from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli
 
 if TYPE_CHECKING:
@@ -53,12 +50,6 @@ def fonts_for(text: str) -> tuple[list[str], set[str]]:
     return names, lacking
 
 
-def shown(pieces: Sequence[str]) -> list[str]:
-    """Return the pieces; characters that no font has are replaced by code points such as U+4E2D."""
-    names = {ord(character): f"U+{ord(character):04X}" for character in fonts_for("".join(pieces))[1]}
-    return [piece.translate(names) for piece in pieces]
-
-
 @cache
 def _characters(path: str) -> frozenset[str]:
     """The characters that a font has."""
@@ -67,12 +58,8 @@ def _characters(path: str) -> frozenset[str]:
     return frozenset(map(chr, font_manager.get_font(path).get_charmap()))
 
 
-Numbers = Mapping[str, NDArray[Any] | Sequence[str] | Sequence[float] | str | int]
-"""Arrays and labels by name. The letters after the last `_` of a name are the axes of the array."""
-
-# Bytes near the beginning of a file of each format. A file of numbers begins with the name of its picture.
+# Bytes near the beginning of a file of each format.
 FORMATS = {"png": [b"\x89PNG"], "svg": [b"<svg"], "pdf": [b"%PDF"]}
-NUMBERS = {"npz": [b"PK\x03\x04", b"picture.npy"]}
 # No date and no version are written, so that the same picture gives the same file.
 UNDATED = {"png": ["Software"], "svg": ["Date", "Creator"], "pdf": ["CreationDate", "Creator", "Producer"]}
 
@@ -85,20 +72,13 @@ def write(path: Path, make: Callable[[], "Figure"], text: str = "") -> None:
         make().savefig(file, format=picture_format, dpi=120, bbox_inches="tight", metadata=nothing)
 
 
-def write_numbers(path: Path, picture: str, numbers: Numbers) -> None:
-    """Write the numbers as .npz, and the name of the picture as `picture`. Raises UserError, as `check` does."""
-    check(path, NUMBERS)
-    content = io.BytesIO()
-    np.savez_compressed(content, allow_pickle=False, picture=picture, **numbers)
-    write_whole(path, content.getvalue())
-
-
 @contextmanager
 def own_style(text: str = "", salt: str = "the same names in the same picture") -> Iterator[None]:
     """Ignore the user's matplotlibrc, and use fonts with the letters of `text`. `salt` goes into the ids of an SVG."""
     import matplotlib
 
-    with matplotlib.rc_context():
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # is missing in all fonts: `Command.run` says so
         matplotlib.rcdefaults()
         matplotlib.rcParams.update({"font.family": fonts_for(text)[0], "svg.hashsalt": salt})
         yield
@@ -130,8 +110,6 @@ class Picture:
     """A picture that is not drawn yet."""
 
     make: Callable[[], "Figure"]
-    numbers: Numbers
-    """The arrays and labels for --numbers."""
     summary: str
     """The text to print after the name of the file."""
     text: str = ""
@@ -153,20 +131,15 @@ class Command:
         made = cli.parser(f"plot {name}", description, f"python -m transformer_mt.plot {self.example}")
         self.add_arguments(made)
         made.add_argument("--output", metavar="FILE", type=Path, required=True, help="picture: .png, .svg or .pdf")
-        made.add_argument("--numbers", metavar="FILE", type=Path, help="also write the numbers in the picture: .npz")
         return made
 
     def run(self, name: str, argv: Sequence[str]) -> int:
         """Parse the arguments, check the names of the files, make the picture, and write it."""
         arguments = self.parser(name).parse_intermixed_args(argv)
         check(arguments.output)
-        if arguments.numbers is not None:
-            check(arguments.numbers, NUMBERS)
         picture = self.picture(arguments)
         if lacking := sorted(fonts_for(picture.text)[1]):
-            print(f"warning: no font has {' '.join(lacking)}, so code points are drawn: install one", file=sys.stderr)
+            print(f"warning: no font has {' '.join(lacking)}: install one", file=sys.stderr)
         write(arguments.output, picture.make, picture.text)
-        if arguments.numbers is not None:
-            write_numbers(arguments.numbers, name, picture.numbers)
         print(f"{cli.shown(arguments.output)}: {picture.summary}")
         return 0

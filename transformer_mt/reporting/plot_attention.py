@@ -18,7 +18,7 @@ from transformer_mt.base.wording import counted
 from transformer_mt.decoding.translator import PairAttention, Translator
 from transformer_mt.decoding.word_pieces import WORD, text_of, written_together
 from transformer_mt.models.attention_weights import Attention, FloatArray, index_of
-from transformer_mt.reporting.picture_file import Command, Picture, new_figure, shown
+from transformer_mt.reporting.picture_file import Command, Picture, new_figure
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.terminal import cli
@@ -32,15 +32,13 @@ Reads a model and a sentence, and draws how much the model attended to each piec
 wrote each piece of the translation (rows). Each row sums to 1 (with model.local_attention=predictive, to less); white
 is 0, the darkest blue is 1. Without --target the model first translates the sentence, as `translate` does with the same
 settings. This works for every model with attention; self-attention (of encoder or decoder) is only in a Transformer.
-If no installed font has a character, it is drawn as its code point, such as U+4E2D, with a warning.
+If no installed font has a character, a warning says so.
 
 Each picture has its own --help:
   plot attention         this one; you can leave out the word `attention`
   plot self-attention    the words to which a word attends
-  plot positions         position encodings, sinusoids or learned ones
-  plot masks             which positions may attend to which
-  plot schedule          the learning rate of configurations
-  plot curves            loss, likelihood, BLEU and learning rate of runs"""
+  plot positions         position encodings
+  plot masks             which positions may attend to which"""
 
 _IN_A_ROW = 4  # up to so many maps are in one row; more are in a square
 
@@ -105,13 +103,6 @@ def _maps(arguments: argparse.Namespace) -> Picture:
     titles = [f"layer {layer}, {head}" for layer in layers for head in heads]
     return Picture(
         lambda: heat_maps_of(maps_MTS, titles, across(len(layers), len(heads)), rows, columns),
-        {
-            "weights_LHTS": weights_LHTS,
-            "layers": layers,
-            "heads": heads,
-            "rows": rows.pieces,
-            "columns": columns.pieces,
-        },
         found.text,
         "".join(rows.pieces + columns.pieces),
     )
@@ -146,7 +137,6 @@ _CELL, _LONGEST_SIDE = 0.24, 16.0
 def heat_maps_of(maps_MTS: FloatArray, titles: Sequence[str], across: int, rows: Side, columns: Side) -> "Figure":
     """Draw the maps in a grid with `across` columns, from white for 0 to the darkest blue for 1."""
     M, T, S = maps_MTS.shape
-    rows, columns = (Side(side.name, shown(side.pieces)) for side in (rows, columns))
     down = -(-M // across)
     cell = min(_CELL, _LONGEST_SIDE / max(across * S, down * T))
     figure = room_for(rows, columns, cell, across, down)
@@ -256,7 +246,10 @@ The command prints the three words with the largest weights, in the mean of the 
 def _self_attention_arguments(parser: argparse.ArgumentParser) -> None:
     _model_arguments(parser)
     parser.add_argument(
-        "--word", metavar="WORD", required=True, help="the word; if it occurs several times, WORD:2 is the second"
+        "--word",
+        metavar="WORD",
+        required=True,
+        help="the word; if it occurs several times, the first; WORD:2 is the second",
     )
     parser.add_argument("--side", choices=["encoder", "decoder"], default="encoder", help="(default: encoder)")
     parser.add_argument(
@@ -285,14 +278,6 @@ def _attention_of_word(arguments: argparse.Namespace) -> Picture:
     most = [f"{seen_texts[other]} {mean_M[other]:.2f}" for other in np.argsort(-mean_M, kind="stable")[:3]]
     return Picture(
         lambda: arcs_of(weights_HM, heads, title, texts, number, seen_texts),
-        {
-            "weights_HM": weights_HM,
-            "heads": heads,
-            "layer": index + 1,
-            "words": texts,
-            "word": number,
-            "seen": seen_texts,
-        },
         f"{texts[number]} looks at {', '.join(most)}",
         "".join(texts + seen_texts),
     )
@@ -301,21 +286,14 @@ def _attention_of_word(arguments: argparse.Namespace) -> Picture:
 def number_of(wanted: str, words: Sequence[Word]) -> int:
     """Return the number, from 0, of the wanted word; WORD:2 is its second occurrence.
 
-    Raises UserError if the sentence does not have the word, or has it several times and `wanted` has no number.
+    Raises UserError if the sentence does not have the word, or not so often.
     """
     texts = [word.text for word in words]
     text, _, which = (wanted, "", "") if wanted in texts else wanted.rpartition(":")
-    places = [number for number, other in enumerate(texts) if other == text]
-    if not places:
+    places = {str(count): at for count, at in enumerate((at for at, one in enumerate(texts) if one == text), start=1)}
+    if (which or "1") not in places:
         raise UserError(f"--word {wanted}: the sentence does not have this word. Its words are {' '.join(texts)}")
-    if not which and len(places) > 1:
-        raise UserError(
-            f"--word {wanted}: occurs {len(places)} times in the sentence: write {wanted}:1 for the first, and so on "
-            f"up to {wanted}:{len(places)}"
-        )
-    if which and which not in map(str, range(1, len(places) + 1)):
-        raise UserError(f"--word {wanted}: {text} occurs only {counted(len(places), 'time')} in the sentence")
-    return places[int(which or 1) - 1]
+    return places[which or "1"]
 
 
 # In inches.
@@ -332,11 +310,10 @@ def arcs_of(
 
     Each row of the weights has a colour; a legend names several. A weight of 1 looks the same in every picture.
     """
-    left, right = shown(words), shown(seen)
-    longest = max(len(left), len(right))
+    longest = max(len(words), len(seen))
     line = min(_LINE, _HIGHEST / longest)
     points = min(11.0, 0.55 * line * 72)  # an inch has 72 points
-    letters = max(map(len, left)) + max(map(len, right))
+    letters = max(map(len, words)) + max(map(len, seen))
     figure = new_figure(_BETWEEN + _LETTER * points * letters, line * longest + 0.5)
     axes = figure.subplots()
     axes.set(xlim=(0, 1), ylim=(longest - 0.5, -0.5), xticks=[])
@@ -345,7 +322,7 @@ def arcs_of(
         spine.set_visible(False)
     others = axes.twinx()
     others.set_ylim(axes.get_ylim())
-    for side, texts in ((axes, left), (others, right)):
+    for side, texts in ((axes, words), (others, seen)):
         side.set_frame_on(False)
         side.tick_params(length=0, labelsize=points)
         side.set_yticks(range(len(texts)), texts, parse_math=False)  # because a word may be a dollar sign

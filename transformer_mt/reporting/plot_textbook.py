@@ -1,94 +1,53 @@
-"""Draws pictures known from textbooks: `plot positions`, `plot masks`, `plot schedule` and `plot curves`.
+"""Draws pictures known from textbooks: `plot positions` and `plot masks`.
 
 T positions  D model width
 """
 
 import argparse
-import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.base.languages import PAD, UNK
-from transformer_mt.decoding.loading import check_files
 from transformer_mt.models.attention_weights import FloatArray
 from transformer_mt.models.embeddings import sinusoidal
 from transformer_mt.models.layouts import Sentences, whole_mask
-from transformer_mt.reporting.log_lines import CURVES, Line, lines_of, read_log
 from transformer_mt.reporting.picture_file import Command, Picture, new_figure
-from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.checksums import MODEL
-from transformer_mt.storage.weights import read_tensors
-from transformer_mt.terminal import cli
-from transformer_mt.training.optimization import learning_rate
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MOST_POSITIONS = 4096  # the dot products of all pairs then take 67 MB
-MOST_POINTS = 2000  # of a line: more would not be visible
-DRAWN = ("loss", "nll", "valid_nll", "valid_bleu", "learning_rate")
-"""The fields of log.jsonl that `curves` draws, in one panel each."""
 
 
 def _add_positions(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL_DIR", type=Path, nargs="?", help="draw this model's learned positions")
     parser.add_argument("--positions", metavar="T", type=int, default=100, help="number of positions (default: 100)")
-    parser.add_argument("--width", metavar="D", type=int, help="number of dimensions of sinusoids (default: 128)")
-    parser.add_argument("--halves", action="store_true", help="put all sines before all cosines")
+    parser.add_argument("--width", metavar="D", type=int, default=128, help="number of dimensions (default: 128)")
 
 
 def _positions(arguments: argparse.Namespace) -> Picture:
-    if arguments.model is not None and (arguments.width or arguments.halves):
-        raise UserError("--width and --halves are only for sinusoids: leave them out, or leave out MODEL_DIR")
-    width = 128 if arguments.width is None else arguments.width
-    if not 1 <= arguments.positions <= MOST_POSITIONS or not 2 <= width <= MOST_POSITIONS or width % 2:
+    length, width = arguments.positions, arguments.width
+    if not 1 <= length <= MOST_POSITIONS or not 2 <= width <= MOST_POSITIONS or width % 2:
         raise UserError(
             f"--positions must be from 1 to {MOST_POSITIONS}, and --width an even number from 2 to {MOST_POSITIONS}: "
             "a picture of more would be unreadable"
         )
-    if arguments.model is not None:
-        table_TD, title = learned_positions(arguments.model)[: arguments.positions], "learned"
-    else:
-        table_TD, title = sinusoidal(arguments.positions, width).numpy(), "sines and cosines in turn"
-        if arguments.halves:
-            table_TD, title = np.concatenate([table_TD[:, 0::2], table_TD[:, 1::2]], axis=1), "sines, then cosines"
-    return Picture(
-        lambda: positions_figure(table_TD, title),
-        {"encodings_TD": table_TD, "products_TT": table_TD @ table_TD.T, "order": title},
-        f"{len(table_TD)} positions of {table_TD.shape[1]} dimensions, {title}",
-    )
+    table_TD = sinusoidal(length, width).numpy()
+    return Picture(lambda: positions_figure(table_TD), f"{length} positions of {width} dimensions")
 
 
-def learned_positions(model_dir: Path) -> FloatArray:
-    """Return the table TD of learned positions (of the source, if there are two). Raises UserError if there is none."""
-    check_files(model_dir, "torch")
-    weights = read_tensors(model_dir / MODEL)
-    names = sorted(name for name in weights if name.endswith("positions.table_TD"))  # source_positions come first
-    if not names:
-        raise UserError(
-            f"{model_dir}: this model has no learned positions. Leave MODEL_DIR out to draw sinusoids, or give a model "
-            "trained with model.positions=learned"
-        )
-    table_TD: FloatArray = weights[names[0]].numpy()
-    return table_TD
-
-
-def positions_figure(table_TD: FloatArray, title: str) -> "Figure":
+def positions_figure(table_TD: FloatArray) -> "Figure":
     """Draw the encodings as an image, four of their dimensions as curves, and the dot products of all positions."""
     length, width = table_TD.shape
     figure = new_figure(13, 4)
     image, curves, products = figure.subplots(1, 3)
     largest = np.abs(table_TD).max()
     shown = image.imshow(table_TD, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
-    image.set(xlabel="dimension", ylabel="position", title=title)
+    image.set(xlabel="dimension", ylabel="position", title="sines and cosines in turn")
     figure.colorbar(shown, ax=image)
     for dimension in sorted({min(width - 1, width * part // 16) for part in (1, 2, 4, 6)}):
         curves.plot(range(length), table_TD[:, dimension], label=f"dimension {dimension}")
@@ -101,10 +60,8 @@ def positions_figure(table_TD: FloatArray, title: str) -> "Figure":
 
 
 POSITIONS = Command(
-    "Draws position encodings: an image of positions and dimensions, four dimensions as curves, and the dot\n"
-    "products of all pairs of positions. Without a model, these are the sinusoids of Vaswani et al. 2017, with\n"
-    "sine and cosine in turn, PE(pos, 2i) and PE(pos, 2i+1), as in the paper. With --halves, all sines come\n"
-    "before all cosines, as in tensor2tensor and fairseq: the same numbers in another order.",
+    "Draws the sinusoids of Vaswani et al. 2017: an image of positions and dimensions, four dimensions as curves, and\n"
+    "the dot products of all pairs of positions.",
     "positions --output positions.png",
     _add_positions,
     _positions,
@@ -130,9 +87,7 @@ def _masks(arguments: argparse.Namespace) -> Picture:
         f"decoder, window {window}": sentence.backwards(window),
     }
     drawn = {name: whole_mask(see).expand(1, 1, length, length)[0, 0] for name, see in masks.items()}
-    names = ("padding_TT", "causal_TT", "window_TT", "causal_window_TT")
-    numbers = {name: mask_TT.numpy() for name, mask_TT in zip(names, drawn.values(), strict=True)}
-    return Picture(lambda: masks_figure(drawn), numbers, "; ".join(drawn))
+    return Picture(lambda: masks_figure(drawn), "; ".join(drawn))
 
 
 def masks_figure(masks: Mapping[str, Tensor]) -> "Figure":
@@ -154,98 +109,4 @@ MASKS = Command(
     "masks --output masks.png",
     _add_masks,
     _masks,
-)
-
-
-def _add_configs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("configs", metavar="CONFIG", nargs="+", help="a configuration, or key=value")
-
-
-def _schedule(arguments: argparse.Namespace) -> Picture:
-    overrides = [word for word in arguments.configs if "=" in word]
-    paths = [Path(word) for word in arguments.configs if "=" not in word]
-    if not paths:
-        raise UserError("there is no configuration: give at least one, such as configs/demo_en_de.yaml")
-    lines: dict[str, Line] = {}
-    for path in paths:
-        settings = load_config(path, overrides).training
-        steps = range(1, settings.max_steps + 1, math.ceil(settings.max_steps / MOST_POINTS))
-        lines[str(path)] = steps, [learning_rate(step, settings) for step in steps]
-    return _over_updates({"learning_rate": lines}, list(lines), ", ".join(map(cli.shown, paths)))
-
-
-def _add_runs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN_DIR", type=Path, nargs="+", help="the directory of a run")
-
-
-def _curves(arguments: argparse.Namespace) -> Picture:
-    panels: dict[str, dict[str, Line]] = {key: {} for key in DRAWN}
-    for run in arguments.runs:
-        records, faults = read_log(run, DRAWN)
-        if faults:
-            raise UserError(f"{faults[0]}; `train` did not write this line: delete or correct it")
-        for key, line in lines_of(records, DRAWN).items():
-            panels[key][str(run)] = line
-    panels = {key: lines for key, lines in panels.items() if lines}
-    return _over_updates(panels, list(map(str, arguments.runs)), "; ".join(CURVES[key] for key in panels))
-
-
-def _over_updates(panels: Mapping[str, Mapping[str, Line]], names: Sequence[str], summary: str) -> Picture:
-    """Return a picture with a panel for each field of the log, and in it a line for each name.
-
-    In the file of numbers, the arrays of the first name end in _1, those of the second name in _2, and so on.
-    """
-    numbers: dict[str, NDArray[np.float64] | Sequence[str]] = {"names": names}
-    for field, lines in panels.items():
-        for name, (steps, values) in lines.items():
-            key = f"{field}_{1 + names.index(name)}"
-            numbers |= {f"{key}_updates": np.array(steps), key: np.array(values, dtype=float)}
-    drawn = {CURVES[field]: lines for field, lines in panels.items()}
-    return Picture(lambda: lines_figure(drawn), numbers, summary, "".join(names))
-
-
-def lines_figure(panels: Mapping[str, Mapping[str, Line]]) -> "Figure":
-    """Draw a panel for each quantity, with lines over the updates. The legend is in the first panel, which has all.
-
-    The panels are in rows, and the figure has the proportions of a slide (16:9).
-    """
-    columns = math.ceil(math.sqrt(len(panels)))
-    width = 4.5 * max(columns, 2)
-    figure = new_figure(width, width * 9 / 16)
-    for number, (name, lines) in enumerate(panels.items(), start=1):
-        axes = figure.add_subplot(math.ceil(len(panels) / columns), columns, number)
-        for label, line in lines.items():
-            draw_line(axes, line, label=label)
-        axes.set(xlabel="update")
-        axes.set_title(name.replace(" (", "\n("), fontsize="medium")
-        axes.grid(alpha=0.3)
-    # parse_math=False, because a name may contain a dollar sign.
-    for text in figure.axes[0].legend(fontsize="small").get_texts():
-        text.set_parse_math(False)
-    return figure
-
-
-def draw_line(axes: "Axes", line: Line, **look: Any) -> None:
-    """Draw a line with its gaps; `look` are arguments of matplotlib's `plot`.
-
-    Points have a marker if there are few of them, and if they have no neighbour, because a line would not show them.
-    """
-    values_N = np.array(line[1], dtype=float)
-    there_N = np.isfinite(values_N)
-    alone_N = there_N & ~np.append(there_N[1:], False) & ~np.append(False, there_N[:-1])
-    axes.plot(line[0], values_N, marker="o", markersize=4, markevery=alone_N | (len(values_N) < 20), **look)
-
-
-SCHEDULE = Command(
-    "Draws the learning rate of one or more configurations over the updates. A key=value changes all of them.",
-    "schedule configs/demo_en_de.yaml configs/wmt14_en_de_base.yaml --output schedule.png",
-    _add_configs,
-    _schedule,
-)
-CURVES_OF_RUNS = Command(
-    "Draws numbers in log.jsonl of one or more runs over the updates: the loss, the negative log-likelihood in\n"
-    "training and on the validation set, validation BLEU, and the learning rate. A run may still be training.",
-    "curves runs/demo_en_de runs/other --output curves.png",
-    _add_runs,
-    _curves,
 )

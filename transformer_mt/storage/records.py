@@ -1,4 +1,4 @@
-"""The contents of run.json and prepare.json as types, and the facts about machine and versions in them."""
+"""The content of run.json as types, and the facts about machine and versions in them."""
 
 import platform
 from collections.abc import Iterable
@@ -60,16 +60,3 @@ class Start(Record):
 
 
 STARTS = TypeAdapter(Annotated[list[Start], Field(min_length=1)])
-
-
-class Summary(Record):
-    """The content of prepare.json."""
-
-    tokenizer_digest: str
-    counts: dict[str, dict[str, Count]]
-    """For each split, how many pairs were read, kept, and left out for each reason."""
-    corpora: dict[str, dict[str, Count]] = {}
-    """The same for each corpus of the training set."""
-    vocabulary: dict[str, Count] = {}
-    mean_lengths: dict[str, dict[str, float]] = {}
-    also_in_training: dict[str, dict[str, Count]] = {}

@@ -119,7 +119,7 @@ def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--analyse",
         action="store_true",
-        help="show weaknesses: scores by source length and by rare words, odd translations, the worst lines",
+        help="show weaknesses: scores by source length, odd translations, the worst lines",
     )
 
 

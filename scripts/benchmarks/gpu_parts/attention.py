@@ -17,7 +17,7 @@ from transformer_mt.batches.packing import PackedBatch
 from transformer_mt.kernels import packed_attention
 from transformer_mt.kernels.device import Device, choose_device
 from transformer_mt.kernels.packed_attention import Segments, are_short, variable_length_attention
-from transformer_mt.preparing.data_files import write_encoded
+from transformer_mt.preparing.shards import write_encoded
 
 REPEATS = 30
 PAIRS = 20_000

@@ -28,7 +28,7 @@ from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
 from transformer_mt.kernels.device import Device, choose_device
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.preparing.data_files import write_encoded
+from transformer_mt.preparing.shards import write_encoded
 from transformer_mt.storage.weights import use_own_cache
 from transformer_mt.training.batch_loss import features_and_labels
 from transformer_mt.training.loss import label_smoothed

@@ -19,7 +19,7 @@ from benchmarks.gpu_parts.trainee import new_trainee
 from benchmarks.training_text import random_rows
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.kernels.device import Device, choose_device
-from transformer_mt.preparing.data_files import write_encoded
+from transformer_mt.preparing.shards import write_encoded
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.learning import Update
 

@@ -1,16 +1,19 @@
-"""Scores a model on test sets in which every line is changed: capitals, a typo, or no full stop at the end."""
+"""Scores a model several times: with each choice of settings, or on test sets in which every line is changed."""
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from random import Random
+from typing import TypeVar
 
-from transformer_mt.base.errors import EvaluationError
+from transformer_mt.base.errors import ConfigError, EvaluationError
 from transformer_mt.base.languages import has_spaces
 from transformer_mt.evaluation.evaluated_texts import TestSet
-from transformer_mt.evaluation.metrics import score_corpus
-from transformer_mt.evaluation.scores_json import PerturbedScores, lines_sha256
+from transformer_mt.evaluation.metrics import MetricName, corpus_score, score_corpus
+from transformer_mt.evaluation.scores_json import PerturbedScores, Trial, Tuning, lines_sha256
 from transformer_mt.text.modifiers import Symbols, title_case, upper_case, with_typos, without_end_punct
 from transformer_mt.text.tokenizer import clean
 
+Choice = TypeVar("Choice")
 _BOTH_SIDES = {"upper": upper_case, "title": title_case, "punct": without_end_punct}
 
 
@@ -58,3 +61,37 @@ def perturbed_scores(
         share, source = chrf / plain if plain else 0.0, lines_sha256(text.sources)
         found[name] = PerturbedScores(bleu=bleu, chrf=chrf, share=share, source=source)
     return found
+
+
+def choices_of(keys: Sequence[str]) -> list[list[str]]:
+    """Return all combinations of values such as beam_size=4,8. Raises ConfigError for another form, or a key twice."""
+    values: dict[str, list[str]] = {}
+    for key in keys:
+        name, _, listed = key.partition("=")
+        if not name or not all(listed.split(",")):
+            raise ConfigError(f"--tune {key}: separate the values by commas, as in length_penalty=0.2,0.6,1.0")
+        if name in values:
+            raise ConfigError(f"--tune has {name} twice: write it once, with all values separated by commas")
+        values[name] = [f"{name}={value}" for value in listed.split(",")]
+    return [list(choice) for choice in product(*values.values())]
+
+
+def tune(
+    choices: Sequence[tuple[list[str], Choice]],
+    translate: Callable[[Choice], list[str]],
+    references: Sequence[str],
+    metric: MetricName,
+    target_language: str,
+) -> Tuning:
+    """Translate the validation set with each choice of settings, and print each score.
+
+    A choice is a pair: its settings in the form of the command line, and the argument of `translate`.
+    """
+    trials = []
+    for settings, choice in choices:
+        hypotheses = translate(choice)
+        score = corpus_score(metric, hypotheses, references, target_language)
+        trials.append(Trial(settings=settings, score=score))
+        print(f"validation set  {metric} {score:5.2f}  {' '.join(settings)}", flush=True)
+    chosen = max(trials, key=lambda trial: trial.score).settings
+    return Tuning(metric=metric, num_lines=len(references), trials=trials, chosen=chosen)
