@@ -131,7 +131,7 @@ def test_workers_end_at_once_though_a_task_goes_on():
     workers = Workers(lambda task: time.sleep(600 * task), 2)
     results = workers.map_unordered([0, 1, 1])
     next(results)
-    processes = [process for process, _ in workers._team.members]
+    processes = list(workers._executor._processes.values())
     results.close()
     assert not any(process.is_alive() for process in processes)
 
