@@ -99,10 +99,9 @@ def test_a_longer_run_of_the_same_configuration_goes_on(run, experiment):
     assert saved_steps(run)[-1] == 14
 
 
-@pytest.mark.parametrize("schedule", ["linear", *thorough("cosine", "cooldown")])
+@pytest.mark.parametrize("schedule", ["linear", *thorough("cosine")])
 def test_a_schedule_that_knows_its_end_may_not_end_elsewhere(experiment, tmp_path, capsys, schedule):
     choice = [f"training.schedule={schedule}", "training.warmup_steps=1"]
-    choice += ["training.cooldown_steps=2"] if schedule == "cooldown" else []
     arguments = [experiment, f"run_dir={tmp_path / 'run'}", *choice, "training.max_steps=4"]
     assert train.main([str(argument) for argument in arguments]) == 0
     status, error = status_and_error(train.main, *arguments[:-1], "training.max_steps=6", capsys=capsys)

@@ -11,7 +11,6 @@ from torch import nn
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.optimization import (
     build_optimizer,
-    cooldown,
     cosine,
     depends_on_end,
     inverse_sqrt,
@@ -77,24 +76,6 @@ def test_constant_stays_at_its_peak(warmup_steps):
     assert set(rates[warmup_steps - 1 :]) == {3e-3}
 
 
-@pytest.mark.parametrize(("warmup_steps", "cooldown_steps"), [(1, 1), (40, 80), (40, 360), (1, 399)])
-def test_cooldown_is_the_peak_until_the_last_updates_which_fall_evenly_to_zero(warmup_steps, cooldown_steps):
-    """Hägele et al. 2024, sec. 3: (1 - (n - (N - N_decay)) / N_decay) of the peak, zero at the one update too many."""
-    changed = settings(schedule="cooldown", warmup_steps=warmup_steps, cooldown_steps=cooldown_steps)
-    rates = [learning_rate(step, changed) for step in range(1, 401)]
-    last_at_peak = 400 - cooldown_steps
-    assert rates[:warmup_steps] == pytest.approx([3e-3 * step / warmup_steps for step in range(1, warmup_steps + 1)])
-    assert rates[warmup_steps - 1 : last_at_peak] == [3e-3] * (last_at_peak - warmup_steps + 1)
-    paper = [3e-3 * (1 - (step - last_at_peak) / (401 - last_at_peak)) for step in range(last_at_peak + 1, 401)]
-    assert rates[last_at_peak:] == pytest.approx(paper)
-
-
-def test_a_cooldown_from_the_peak_on_is_linear():
-    shape = {"peak_lr": 3e-3, "warmup_steps": 40, "max_steps": 400}
-    rates = [cooldown(step, cooldown_steps=360, **shape) for step in range(1, 401)]
-    assert rates == pytest.approx([linear(step, **shape) for step in range(1, 401)])
-
-
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 @pytest.mark.parametrize("max_steps", [20, 39, 40])
 def test_a_run_that_ends_in_its_warm_up_only_rises(schedule, max_steps):
@@ -144,7 +125,6 @@ def test_the_optimizer_moves_every_weight_and_begins_with_the_peak_rate():
 @pytest.mark.parametrize("schedule", get_args(TrainingConfig.model_fields["schedule"].annotation))
 def test_a_schedule_depends_on_its_end_if_another_end_changes_its_rates(schedule):
     """Every schedule that the settings know is asked, so that none is forgotten."""
-    cooldown_steps = {"cooldown_steps": 300} if schedule == "cooldown" else {}
-    shorter, longer = (settings(schedule=schedule, max_steps=steps, **cooldown_steps) for steps in (400, 500))
+    shorter, longer = (settings(schedule=schedule, max_steps=steps) for steps in (400, 500))
     rates = [[learning_rate(step, each) for step in range(1, 401)] for each in (shorter, longer)]
     assert depends_on_end(shorter) == (rates[0] != rates[1])

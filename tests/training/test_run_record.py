@@ -19,10 +19,10 @@ from helpers.tiny import ROOT, assert_same_weights, log_records, train_tiny, wei
 from transformer_mt import average, evaluate
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.storage.files import own_name
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import run_record
 from transformer_mt.training.run.run_record import record_start
-from transformer_mt.training.scale.distributed import Ranks
 
 DOC = (ROOT / "docs" / "run_files.md").read_text(encoding="utf-8")
 # Those that this experiment has no reason to write.

@@ -41,7 +41,7 @@ from transformer_mt.terminal.translation_output import (
 from transformer_mt.text.terms import Terms
 
 if TYPE_CHECKING:
-    from transformer_mt.training.scale.distributed import Ranks
+    from transformer_mt.training.distributed import Ranks
 
 _FORMAT = 6  # the format of parts.json and of the parts
 _MAX_WAIT = timedelta(days=365)  # for other ranks, as long as they run
@@ -178,7 +178,7 @@ def _ranks() -> "Iterator[Ranks | None]":
     if torchrun.place() is None:
         yield None
         return
-    from transformer_mt.training.scale.distributed import all_ranks
+    from transformer_mt.training.distributed import all_ranks
 
     with all_ranks(_MAX_WAIT) as ranks:
         yield ranks

@@ -40,15 +40,6 @@ def constant(step: int, *, peak_lr: float, warmup_steps: int) -> float:
     return peak_lr * min(1.0, step / warmup_steps)
 
 
-def cooldown(step: int, *, peak_lr: float, warmup_steps: int, cooldown_steps: int, max_steps: int) -> float:
-    """A trapezoid: the peak until the last `cooldown_steps` updates, then linear down to zero after `max_steps`.
-
-    Hägele et al. 2024, "Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations", sec. 3,
-    with a linear cooldown; also known as warm-up, stable, decay.
-    """
-    return peak_lr * min(1.0, step / warmup_steps, (max_steps + 1 - step) / (cooldown_steps + 1))
-
-
 def learning_rate(step: int, settings: TrainingConfig) -> float:
     """The rate of update `step`, counted from 1."""
     peak_lr, warmup_steps, max_steps = settings.peak_lr, settings.warmup_steps, settings.max_steps
@@ -61,11 +52,6 @@ def learning_rate(step: int, settings: TrainingConfig) -> float:
             return cosine(step, peak_lr=peak_lr, warmup_steps=warmup_steps, max_steps=max_steps)
         case "constant":
             return constant(step, peak_lr=peak_lr, warmup_steps=warmup_steps)
-        case "cooldown":
-            cooldown_steps = settings.cooldown_steps
-            return cooldown(
-                step, peak_lr=peak_lr, warmup_steps=warmup_steps, cooldown_steps=cooldown_steps, max_steps=max_steps
-            )
         case _:
             assert_never(settings.schedule)
 

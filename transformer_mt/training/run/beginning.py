@@ -13,13 +13,13 @@ from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.storage.weights import make_no_cache, use_own_cache
+from transformer_mt.storage.weights import use_own_cache
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.training.batch_loss import BatchLoss
-from transformer_mt.training.learning import Learner, MovingAverage
+from transformer_mt.training.distributed import Ranks, shard
+from transformer_mt.training.loss import BatchLoss
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.run.checkpoint import initialise_from, load_checkpoint
-from transformer_mt.training.scale.distributed import Ranks, shard
+from transformer_mt.training.update import Learner, MovingAverage
 
 
 def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:
@@ -91,8 +91,6 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
             )
         if compiled or on_gpu:  # on a GPU the loss is compiled in any case
             use_own_cache()
-        else:
-            make_no_cache()
     loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, compiled)
     if is_sharded:
         shard(loss, _units(model), ranks, device.torch_device)

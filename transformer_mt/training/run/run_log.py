@@ -16,10 +16,10 @@ from transformer_mt.base.wording import counted, duration, two_decimals
 from transformer_mt.kernels.device import peak_memory_on
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.files import cure, parse_json, write_whole
-from transformer_mt.training.learning import Update
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress, is_due, is_trained
 from transformer_mt.training.run.validation import ValidationScores, perplexity
-from transformer_mt.training.scale.distributed import Ranks
+from transformer_mt.training.update import Update
 
 _LONGEST_SILENCE = 60.0  # seconds of training without a line in a log
 

@@ -5,7 +5,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,35 +19,18 @@ from transformer_mt.storage.files import read_json, write_json
 from transformer_mt.storage.records import processor, versions
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.scale.distributed import Ranks
 
 _NAMES = {"train": "training data", "valid": "validation data"}
 
 
-def on_data(
-    progress: Progress, data: Mapping[str, str], data_dir: str, is_accepted: bool, advice: str
-) -> tuple[Progress, list[str]]:
-    """The progress of a run that continues with these data, and which of `train` and `valid` have changed.
-
-    `data` are digests of data_dir. Raises CheckpointError, with this advice, if they changed, unless `is_accepted`.
-    """
-    changed = [name for name, digest in data.items() if progress.data.get(name, digest) != digest]
-    if changed and not is_accepted:
+def check_same_data(progress: Progress, data: Mapping[str, str], data_dir: str, advice: str) -> None:
+    """Raises CheckpointError, with this advice, if a run had other data. `data` are digests of data_dir."""
+    if changed := [_NAMES[name] for name, digest in data.items() if progress.data.get(name, digest) != digest]:
         raise CheckpointError(
-            f"until update {progress.step}, this run had other {_described(changed)} than {data_dir} holds now: the "
+            f"until update {progress.step}, this run had other {' and '.join(changed)} than {data_dir} holds now: the "
             f"text was changed, or prepared in another way. Restore the earlier data, {advice}"
-        )
-    return replace(progress, data=dict(data)), changed
-
-
-def say_of_data(changed: list[str], ranks: Ranks) -> None:
-    """Warn that a run resumes with other data."""
-    if changed:
-        ranks.say(
-            f"the {_described(changed)} have changed, as training.accept_changed_data=true allows: do not compare "
-            "scores from before with later ones",
-            warning=True,
         )
 
 
@@ -59,17 +41,11 @@ def copy_from_data(data_dir: Path, tokenizer: Tokenizer, run_dir: Path) -> None:
     write_sums(run_dir, [name for name in COPIED_FROM_DATA if (run_dir / name).exists()])
 
 
-def _described(changed: list[str]) -> str:
-    return " and ".join(_NAMES[name] for name in changed)
-
-
 PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 PACKAGE = Path(__file__).parents[2]
 
 
-def record_start(
-    run_dir: Path, progress: Progress, changed_data: list[str], seed: int, device: Device, ranks: Ranks
-) -> None:
+def record_start(run_dir: Path, progress: Progress, seed: int, device: Device, ranks: Ranks) -> None:
     """Append to run.json that training begins, or resumes from this progress, with its command, data and versions.
 
     Only the first rank does so. If the file cannot be read or written, a warning says so, and training continues.
@@ -81,21 +57,20 @@ def record_start(
         starts = read_json(path) if path.exists() else []
         if not isinstance(starts, list):
             raise ValueError("it is not a list")
-        starts.append(_start(progress, changed_data, seed, device, ranks))
+        starts.append(_start(progress, seed, device, ranks))
         write_json(path, starts)
     except (OSError, ValueError) as error:
         reason = str(error) if isinstance(error, UserError) else f"{path}: cannot be read ({error})"
         tqdm.write(f"warning: {reason}. It will not record this start; training continues", file=sys.stderr)
 
 
-def _start(progress: Progress, changed_data: list[str], seed: int, device: Device, ranks: Ranks) -> dict[str, Any]:
+def _start(progress: Progress, seed: int, device: Device, ranks: Ranks) -> dict[str, Any]:
     on_gpu = device.torch_device.type == "cuda"
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": shlex.join(sys.orig_argv),
         "from_update": progress.step,
         "data": dict(progress.data),
-        "changed_data": changed_data,
         "seed": seed,
         "precision": {torch.float32: "fp32", torch.bfloat16: "bf16"}[device.dtype],
         "num_ranks": ranks.size,

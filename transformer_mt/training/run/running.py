@@ -19,12 +19,12 @@ from transformer_mt.batches.batching import Pairs
 from transformer_mt.batches.loader import Loader, Position, split_evenly
 from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.kernels.device import Device
-from transformer_mt.training.learning import Update
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress, compare_with_best, is_due
 from transformer_mt.training.run.checkpoint import Saver
 from transformer_mt.training.run.run_log import RunLog
 from transformer_mt.training.run.validation import ValidationScores
-from transformer_mt.training.scale.distributed import Ranks
+from transformer_mt.training.update import Update
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ class Run:
 
     def __enter__(self) -> Self:
         with ExitStack() as entered:
-            for each in (self._stop, self._saver, self._log):
+            for each in (self._stop, self._log):
                 entered.enter_context(each)
             self._entered = entered.pop_all()
         return self
@@ -158,8 +158,8 @@ class Run:
         """Count and log an update; `progress` has the step and the position after it."""
         settings, step = self._settings, update.step
         to_validate = is_due(settings.validate_every, step, settings)
-        is_needed = to_validate or is_due(settings.save_every, step, settings)
-        to_read = is_needed or is_due(settings.log_every, step, settings) or reads_at_once(self._device)
+        is_saved_or_logged = is_due(settings.save_every, step, settings) or is_due(settings.log_every, step, settings)
+        to_read = to_validate or is_saved_or_logged or reads_at_once(self._device)
         if to_read:
             self._device.synchronize()  # so that the time includes the work of a GPU
         seconds = progress.seconds + time.perf_counter() - self._began
@@ -169,7 +169,6 @@ class Run:
         self.signal = self._stop.number()
         if to_read or self.signal:
             progress = self._read(progress)
-        self._saver.settle(wait=is_needed or self.signal > 0)
         return replace(progress, validation_due=to_validate)
 
     def _read(self, progress: Progress) -> Progress:
@@ -187,16 +186,15 @@ class Run:
         return progress
 
     def save(self, progress: Progress) -> None:
-        """Begin to save a checkpoint."""
+        """Save a checkpoint."""
         self._saver.save(progress)
 
     def end(self, progress: Progress) -> Progress:
-        """Log and save everything that is not yet saved, and wait until it is written. Returns the saved progress."""
+        """Log and save everything that is not yet saved. Returns the saved progress."""
         progress = self._read(progress)
         self._log.end(progress)
-        self._saver.settle(wait=True)
         if progress != self._saver.saved:
-            self._saver.save(progress, at_once=True)
+            self._saver.save(progress)
         return progress
 
 
