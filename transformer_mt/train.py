@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from operator import mul
 from pathlib import Path
 
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, RankError, TrainingError
@@ -35,7 +34,6 @@ from transformer_mt.training.out_of_memory import is_out_of_memory
 from transformer_mt.training.progress import Progress, is_trained, may_change
 from transformer_mt.training.run.beginning import build_learner, choose_layout, choose_rank_device
 from transformer_mt.training.run.checkpoint import (
-    Saver,
     check_settings,
     finish_saving,
     load_progress,
@@ -145,11 +143,11 @@ def _train(
     record_start(run_dir, progress, settings.seed, device, ranks)
     hardware = device.description + (f", {ranks.size} ranks" if ranks.size > 1 else "")
     num_weights = sum(parameter.numel() for parameter in learner.model.parameters())
-    ranks.say(f"{run_dir}: {num_weights:,} parameters, {_pairs(loader)}, {hardware}")
+    ranks.say(f"{run_dir}: {num_weights:,} parameters, {counted(sum(corpus.sizes), 'pair')}, {hardware}")
     if progress.step:
         ranks.say(f"resuming from update {progress.step}{_in_stage(progress, loader)}")
-    saver = Saver(run_dir, learner, tokenizer.digest, settings, progress, ranks)
-    run = Run(saver, lambda pairs: described(places_of_pairs(Path(config.data_dir), pairs)))
+    places = partial(places_of_pairs, Path(config.data_dir))
+    run = Run(run_dir, learner, tokenizer.digest, settings, progress, ranks, lambda pairs: described(places(pairs)))
     measure = partial(validate, learner, validation, ranks)
     progress, signum = train(learner, loader, measure, settings, progress, run, ranks)
     summary = f"{run_dir}: {_summary(progress, settings.metric)}"
@@ -204,16 +202,6 @@ def _in_stage(progress: Progress, loader: Loader) -> str:
     """The stage in which the next update is, as text; empty if there is only one."""
     num_stages = len(loader.stages)
     return f", in stage {progress.position.stage + 1} of {num_stages}" if num_stages > 1 else ""
-
-
-def _pairs(loader: Loader) -> str:
-    """The number of pairs, and that of an epoch of each stage if weights make it different, as text."""
-    sizes = loader.corpus.sizes
-    in_epoch = [round(sum(map(mul, sizes, stage.weights))) for stage in loader.stages]
-    pairs = counted(sum(sizes), "pair")
-    if len(in_epoch) > 1:
-        return f"{pairs} ({', then '.join(f'{number:,}' for number in in_epoch)} in an epoch)"
-    return pairs if in_epoch == [sum(sizes)] else f"{pairs} ({in_epoch[0]:,} in an epoch)"
 
 
 def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokenizer:

@@ -42,16 +42,6 @@ def test_a_run_says_what_it_runs_on(experiment, tmp_path, capsys):
     assert torch.get_num_threads() == 1
 
 
-def test_with_a_weight_it_says_how_many_pairs_an_epoch_has(tmp_path, capsys):
-    path = write_experiment(tmp_path)
-    content = yaml.safe_load(path.read_text())
-    content["corpus"]["train"] = [{"name": "half", "path": content["corpus"]["train"], "weight": 0.5}]
-    path.write_text(yaml.safe_dump(content))
-    assert prepare.main([str(path)]) == 0
-    train_tiny(path, tmp_path / "run", "training.max_steps=1")
-    assert "300 pairs (150 in an epoch), " in capsys.readouterr().out
-
-
 def test_stages_are_told_and_a_run_resumes_in_each_of_them(tmp_path, capsys):
     path = write_experiment(tmp_path)
     content = yaml.safe_load(path.read_text())
@@ -63,7 +53,7 @@ def test_stages_are_told_and_a_run_resumes_in_each_of_them(tmp_path, capsys):
     settings = ["training.schedule=constant", "training.warmup_steps=1"]
     unbroken = train_tiny(path, tmp_path / "unbroken", *settings, "training.max_steps=6")
     said = capsys.readouterr().out
-    assert "600 pairs (300, then 150 in an epoch), " in said and "stage 2 of 2 begins after update 3\n" in said
+    assert "600 pairs, " in said and "stage 2 of 2 begins after update 3\n" in said
     for last in (2, 3, 5, 6):
         resumed = train_tiny(path, tmp_path / "resumed", *settings, f"training.max_steps={last}")
         said, error = capsys.readouterr()

@@ -12,21 +12,21 @@ from helpers.tiny import assert_same_weights, train_tiny, weights_at
 
 from transformer_mt import train as train_stage
 from transformer_mt.terminal import cli
-from transformer_mt.training.run import checkpoint
+from transformer_mt.training.run import running
 from transformer_mt.training.run.checkpoint import checkpoint_path, saved_steps
 
 
 @pytest.fixture
 def failing(monkeypatch):
     """A function that lets the saving of some steps fail."""
-    real_save = checkpoint.save
+    real_save = running.save
 
     def fail(*steps):
         def save(run_dir, tensors, progress, *others):
             with no_room() if progress.step in steps else nullcontext():
                 real_save(run_dir, tensors, progress, *others)
 
-        monkeypatch.setattr(checkpoint, "save", save)
+        monkeypatch.setattr(running, "save", save)
 
     return fail
 

@@ -14,7 +14,7 @@ TINY = TransformerConfig(encoder_layers=1, decoder_layers=1, d_model=8, ffn_dim=
 @pytest.mark.parametrize(
     ("seconds_of_update", "num_timed"),
     [
-        pytest.param(lambda step: 100.0 if step < 4 else 1.0, 5, id="at-least-5-updates"),
+        pytest.param(lambda step: 1.5 if step < 4 else 1.0, 5, id="at-least-5-updates"),
         pytest.param(lambda step: 0.25, 20, id="at-least-so-many-seconds"),
         pytest.param(lambda step: 10.0, 2, id="not-many-more"),
     ],

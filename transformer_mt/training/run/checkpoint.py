@@ -286,24 +286,3 @@ def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
         if ranks.is_first:
             found[name] = together if together is tensor else together.cpu()
     return found
-
-
-@dataclass
-class Saver:
-    """Saves the checkpoints of a run."""
-
-    run_dir: Path
-    learner: Learner
-    tokenizer_digest: str
-    settings: TrainingConfig
-    saved: Progress
-    """The progress in the newest checkpoint; before the first, the progress at the start."""
-    ranks: Ranks
-
-    def save(self, progress: Progress) -> None:
-        """Save a checkpoint. Every rank must call this. Raises UserError or OSError on every rank if it fails."""
-        tensors = Tensors.of(self.learner, self.ranks)
-        with self.ranks.together():
-            if self.ranks.is_first:
-                save(self.run_dir, tensors, progress, self.tokenizer_digest, self.settings)
-        self.saved = progress

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 from threading import Thread
 from types import FrameType
 from typing import Any, Self, TypeVar
@@ -19,12 +20,13 @@ from transformer_mt.batches.batching import Pairs
 from transformer_mt.batches.loader import Loader, Position, split_evenly
 from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.kernels.device import Device
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress, compare_with_best, is_due
-from transformer_mt.training.run.checkpoint import Saver
+from transformer_mt.training.run.checkpoint import Tensors, save
 from transformer_mt.training.run.run_log import RunLog
 from transformer_mt.training.run.validation import ValidationScores
-from transformer_mt.training.update import Update
+from transformer_mt.training.update import Learner, Update
 
 T = TypeVar("T")
 
@@ -118,13 +120,22 @@ def count_update(
 
 
 class Run:
-    """A run that starts from what `saver` has saved. `lines_of` describes where pairs are in the text."""
+    """A run that starts or continues from `progress`. `lines_of` describes where pairs are in the text."""
 
-    def __init__(self, saver: Saver, lines_of: Callable[[Pairs], str]) -> None:
-        self._saver, self._settings, self._device = saver, saver.settings, saver.learner.device
-        self._ranks, self._lines_of = saver.ranks, lines_of
-        self._stop = StopSignal(saver.ranks)
-        self._log = RunLog(saver.run_dir, saver.settings, saver.saved, saver.ranks, self._device.torch_device)
+    def __init__(
+        self,
+        run_dir: Path,
+        learner: Learner,
+        tokenizer_digest: str,
+        settings: TrainingConfig,
+        progress: Progress,
+        ranks: Ranks,
+        lines_of: Callable[[Pairs], str],
+    ) -> None:
+        self._run_dir, self._learner, self._digest, self._settings = run_dir, learner, tokenizer_digest, settings
+        self._saved, self._ranks, self._lines_of, self._device = progress, ranks, lines_of, learner.device
+        self._stop = StopSignal(ranks)
+        self._log = RunLog(run_dir, settings, progress, ranks, self._device.torch_device)
         self._unread = list[tuple[Progress, Update]]()
         self._began = 0.0  # when this update began
         self.signal = 0
@@ -186,15 +197,19 @@ class Run:
         return progress
 
     def save(self, progress: Progress) -> None:
-        """Save a checkpoint."""
-        self._saver.save(progress)
+        """Save a checkpoint. Every rank must call this. Raises UserError or OSError on every rank if it fails."""
+        tensors = Tensors.of(self._learner, self._ranks)
+        with self._ranks.together():
+            if self._ranks.is_first:
+                save(self._run_dir, tensors, progress, self._digest, self._settings)
+        self._saved = progress
 
     def end(self, progress: Progress) -> Progress:
         """Log and save everything that is not yet saved. Returns the saved progress."""
         progress = self._read(progress)
         self._log.end(progress)
-        if progress != self._saver.saved:
-            self._saver.save(progress)
+        if progress != self._saved:
+            self.save(progress)
         return progress
 
 
