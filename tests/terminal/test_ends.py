@@ -1,5 +1,6 @@
 """A signal ends a command at once and in order; an engine is shared by threads, and says so where it cannot work."""
 
+import multiprocessing
 import os
 import select
 import signal

@@ -15,7 +15,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.kernels.device import Device
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.training.distributed import Ranks, whole
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.loss import BatchLoss
 from transformer_mt.training.out_of_memory import Room
 
@@ -66,7 +66,7 @@ def update(
     smoothed, nll, num_batches = ranks.sum(sums)
 
     # clip the gradient; with a clip_norm of 0, only measure it
-    norm = whole(nn.utils.clip_grad_norm_(parameters, clip_norm or math.inf))
+    norm = nn.utils.clip_grad_norm_(parameters, clip_norm or math.inf)
 
     # one step: the fused optimizer changes nothing if `found_inf` is 1, so the host need not wait for this number
     is_finite = torch.isfinite(norm + smoothed)
