@@ -41,7 +41,7 @@ from transformer_mt.training.run.candidates import (
     validate_candidates,
 )
 from transformer_mt.training.run.checkpoint import added_pieces, check_settings, check_tokenizer, load_progress
-from transformer_mt.training.run.run_record import check_same_data
+from transformer_mt.training.run.run_log import check_same_data
 from transformer_mt.training.run.validation import ValidationScores, load_validation, shown_metrics
 
 

@@ -292,7 +292,7 @@ def num_characters(measures: TextMeasures) -> int:
 def measured_speeds(models: Sequence[ModelConfig], measures: TextMeasures, optimizer: Optimizer) -> list[float]:
     """Return the target tokens a second of each model on this machine, for random sentences as long as in the text."""
     # Imported here, because it imports PyTorch: mistakes in the text are told at once.
-    from transformer_mt.training.run.speed import tokens_per_second
+    from transformer_mt.training.run.beginning import tokens_per_second
 
     found = []
     longest = min([LONGEST, *(model.max_positions for model in models)])

@@ -40,7 +40,7 @@ from transformer_mt.training.run.checkpoint import (
     newest_whole_checkpoint,
     point_best_at,
 )
-from transformer_mt.training.run.run_record import check_same_data, copy_from_data, record_start
+from transformer_mt.training.run.run_log import check_same_data, copy_from_data, record_start
 from transformer_mt.training.run.running import Run
 from transformer_mt.training.run.validation import ValidationSet, load_validation, validate
 
