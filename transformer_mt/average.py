@@ -8,7 +8,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from transformer_mt.base.errors import CheckpointError, TokenizerError
+from transformer_mt.base.errors import CheckpointError
 from transformer_mt.kernels.device import Device, check_c_compiler, choose_device
 from transformer_mt.preparing.prepared import check_data, files_of, validation_digest
 from transformer_mt.settings.experiment import Config
@@ -26,7 +26,7 @@ from transformer_mt.storage.checksums import (
     saved_steps,
     write_sums,
 )
-from transformer_mt.storage.files import cure, own_name, write_whole
+from transformer_mt.storage.files import cure, write_whole
 from transformer_mt.storage.own_directory import temporary_directory
 from transformer_mt.storage.weights import read_metadata, save_weights, use_own_cache
 from transformer_mt.terminal import cli
@@ -73,7 +73,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     newest = str((saved_steps(run_dir) or [0])[-1])  # looked up first, because training may still write checkpoints
     candidates = find_candidates(run_dir, config.averaging, config.training)
     model_dir, tokenizer = run_dir / "model", _tokenizer_of(run_dir, config)
-    _check_ours(model_dir, tokenizer)
+    _check_ours(model_dir)
     paths = sorted({path for candidate in candidates for path in candidate.paths})
     mixed_with = {candidate.initial for candidate in candidates if candidate.initial}
     _check_weights(paths, mixed_with, run_dir, config, tokenizer)
@@ -234,20 +234,12 @@ def _write(
         raise CheckpointError(f"{model_dir} cannot be written ({error}); {cure(error)}") from None
 
 
-def _check_ours(model_dir: Path, tokenizer: Tokenizer) -> None:
-    """Raises CheckpointError unless the place is free, or has a complete or incomplete model of this run."""
+def _check_ours(model_dir: Path) -> None:
+    """Raises CheckpointError unless the place is free, or has a complete or incomplete model."""
     if model_dir.exists() and not model_dir.is_dir():
         raise CheckpointError(f"{model_dir} is not a directory; nothing was changed. Move it away, and average again")
     names = sorted(os.listdir(model_dir)) if model_dir.is_dir() else []
-    place = model_dir.resolve()
-    was_killed = place.with_name(own_name(place.name)).is_dir()  # while `average` wrote the first model
-    if not names or was_killed or "updates" in read_metadata(model_dir / MODEL):
-        return
-    try:
-        is_ours = Tokenizer.load(model_dir).digest == tokenizer.digest
-    except (OSError, TokenizerError):
-        is_ours = False
-    if not is_ours:
+    if names and SUMS not in names:
         raise CheckpointError(
             f"{model_dir} contains {names[0]}, and `average` did not write this directory; nothing was changed. Move "
             "the directory away, and average again"
