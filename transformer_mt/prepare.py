@@ -192,7 +192,7 @@ def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
     if prepared is not None:
         tests = [file for name in config.corpus.test for file in files_of(f"test/{name}")]
         check_data(directory, (*trained_on(directory), *tests))
-        changes = _changes(prepared, config, digests)
+        changes = changed_settings(prepared, config, digests)
     if prepared is None or changes:
         raise CorpusError(
             f"{directory} cannot be used for this experiment: {'; '.join(changes)}. Choose another data_dir, or "
@@ -205,7 +205,8 @@ def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
     return True
 
 
-def _changes(prepared: Prepared, config: Config, digests: dict[str, str]) -> list[str]:
+def changed_settings(prepared: Prepared, config: Config, digests: dict[str, str]) -> list[str]:
+    """Say in which settings and texts the prepared data differ from the configuration and the digests of its texts."""
     same, added = prepared.same_tokenizer(config.tokenizer), _added_corpora(prepared, digests)
     if added and isinstance(config.corpus.train, tuple):
         before = tuple(text for text in config.corpus.train if f"train/{text.name}" not in added)

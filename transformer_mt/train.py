@@ -17,6 +17,7 @@ from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_p
 from transformer_mt.batches.loader import BatchLayout, Loader
 from transformer_mt.batches.modifier_sampling import ModifierSampler
 from transformer_mt.kernels.device import Device
+from transformer_mt.prepare import changed_settings
 from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, dump_config, load_config
@@ -212,15 +213,9 @@ def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokeniz
         raise CorpusError(f"{data_dir} is not prepared: {advice}")
     if ranks.is_first:  # one rank reads all files; if it fails, all stop
         check_data(data_dir, trained_on(data_dir))
-    same = {
-        "corpus": prepared.corpus.without_weights == config.corpus.without_weights,
-        "filters": prepared.filters_for(config.filters) == config.filters,
-        "tokenizer": prepared.same_tokenizer(config.tokenizer),
-    }
-    for section in [section for section, is_same in same.items() if not is_same]:
-        raise CorpusError(f"{data_dir} was prepared with another {section}: choose another data_dir, and {advice}")
-    for change in prepared.tokenizer_changes(config.tokenizer):
-        raise CorpusError(f"{data_dir} was prepared differently: {change}. Choose another data_dir, and {advice}")
+    if changes := changed_settings(prepared, config, {}):
+        changed = "; ".join(changes)
+        raise CorpusError(f"{data_dir} was prepared differently: {changed}. Choose another data_dir, and {advice}")
     tokenizer = prepared.load_tokenizer()
     check_kept(tokenizer, config.training.modifiers.protect)
     return tokenizer

@@ -117,7 +117,7 @@ def test_unprepared_data_are_named(tmp_path, capsys):
 def test_data_prepared_in_another_way_are_refused(experiment, tmp_path, capsys, section, other):
     status, error = status_and_error(train.main, experiment, f"run_dir={tmp_path}", f"{section}.{other}", capsys=capsys)
     assert status == 2
-    assert says(error, "data-of-other-section", section)
+    assert says(error, "data-prepared-differently", section)
 
 
 def test_a_checkpoint_of_another_tokenizer_is_refused(run, experiment, capsys):
