@@ -46,7 +46,7 @@ field numbers then lists which are missing and which are invented).
 
 Long lines are split at ends of sentences. At the end, a summary on standard error gives the number of lines, and
 which translations you should check. With --input FILE --output FILE you can stop or kill the command at any time: the
-same command resumes. docs/translating.md describes all this.
+same command resumes.
 
 The exit status is 0 for success, 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM. After either
 signal, standard output ends with a complete line, and the file of --output is unchanged."""

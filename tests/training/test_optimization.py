@@ -11,11 +11,8 @@ from torch import nn
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.optimization import (
     build_optimizer,
-    cosine,
     depends_on_end,
-    inverse_sqrt,
     learning_rate,
-    linear,
 )
 
 
@@ -28,7 +25,7 @@ def test_inverse_sqrt_is_equation_3_of_the_paper(d_model, warmup_steps):
     peak_lr = (d_model * warmup_steps) ** -0.5
     for step in (1, 2, warmup_steps, warmup_steps + 1, 3 * warmup_steps, 100_000):
         paper = d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
-        assert inverse_sqrt(step, peak_lr=peak_lr, warmup_steps=warmup_steps) == pytest.approx(paper)
+        assert learning_rate(step, settings(peak_lr=peak_lr, warmup_steps=warmup_steps)) == pytest.approx(paper)
 
 
 @pytest.mark.parametrize("schedule", ["inverse_sqrt", "linear", "cosine"])
@@ -51,8 +48,8 @@ def test_inverse_sqrt_halves_when_the_step_is_four_times_as_large():
 
 @pytest.mark.parametrize(("warmup_steps", "max_steps"), [(1, 10), (40, 400), (10, 11)])
 def test_linear_falls_by_even_steps_and_is_one_such_step_above_zero_at_the_last(warmup_steps, max_steps):
-    shape = {"peak_lr": 3e-3, "warmup_steps": warmup_steps, "max_steps": max_steps}
-    rates = [linear(step, **shape) for step in range(warmup_steps, max_steps + 1)]
+    changed = settings(schedule="linear", warmup_steps=warmup_steps, max_steps=max_steps)
+    rates = [learning_rate(step, changed) for step in range(warmup_steps, max_steps + 1)]
     falls = [earlier - later for earlier, later in itertools.pairwise(rates)]
     assert falls == pytest.approx([rates[-1]] * len(falls))
     assert 0 < rates[-1] < 3e-3
@@ -61,9 +58,10 @@ def test_linear_falls_by_even_steps_and_is_one_such_step_above_zero_at_the_last(
 @pytest.mark.parametrize(("warmup_steps", "max_steps"), [(1, 10), (40, 400), (10, 11)])
 def test_cosine_is_equation_5_of_sgdr(warmup_steps, max_steps):
     lowest, highest, period = 0.0, 3e-3, max_steps + 1 - warmup_steps
+    changed = settings(schedule="cosine", warmup_steps=warmup_steps, max_steps=max_steps)
     for since_restart in range(period):
         paper = lowest + (highest - lowest) * (1 + math.cos(since_restart / period * math.pi)) / 2
-        rate = cosine(warmup_steps + since_restart, peak_lr=highest, warmup_steps=warmup_steps, max_steps=max_steps)
+        rate = learning_rate(warmup_steps + since_restart, changed)
         assert rate == pytest.approx(paper)
         assert rate > 0
 
