@@ -17,11 +17,10 @@ from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.storage.checksums import SUMS, read_sums, write_sums
 from transformer_mt.terminal import cli
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.training.loss import BatchLoss
+from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run.checkpoint import Tensors, checkpoint_path, save_checkpoint
-from transformer_mt.training.update import Learner, MovingAverage
 
 ROOT = Path(__file__).parent.parent.parent
 NUM_VALID = 8

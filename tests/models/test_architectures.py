@@ -39,10 +39,9 @@ from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.loop import one_update
-from transformer_mt.training.loss import BatchLoss
 from transformer_mt.training.run.beginning import choose_layout
-from transformer_mt.training.update import Learner, MovingAverage
 
 SCORES = ["dot", "scaled_dot", "general", "additive", "concat"]
 ACTIVATIONS, TIES = ["relu", "gelu", "swiglu"], ["all", "target", "none"]

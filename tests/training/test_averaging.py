@@ -14,9 +14,9 @@ from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.weights import read_metadata
 from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.training.learning import MovingAverage
 from transformer_mt.training.run.candidates import moving_average
 from transformer_mt.training.run.checkpoint import checkpoint_path, load_progress, saved_steps
-from transformer_mt.training.update import MovingAverage
 
 KEPT = ("training.save_every=1", "training.keep_last=99", "averaging.checkpoints=2")
 

@@ -19,7 +19,7 @@ from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage import checksums
 from transformer_mt.storage.files import replacing
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.loss import BatchLoss
+from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run.candidates import average_weights, moving_average
 from transformer_mt.training.run.checkpoint import (
@@ -35,7 +35,6 @@ from transformer_mt.training.run.checkpoint import (
     save_checkpoint,
     saved_steps,
 )
-from transformer_mt.training.update import Learner, MovingAverage
 
 PROGRESS = Progress(
     step=7,

@@ -24,10 +24,9 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.loss import BatchLoss
+from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.run.validation import ValidationSet, load_validation, perplexity, validate
-from transformer_mt.training.update import Learner, MovingAverage
 
 DEVICE = choose_device("cpu", "fp32")
 

@@ -19,11 +19,10 @@ from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.weights import use_own_cache
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.loop import one_update
-from transformer_mt.training.loss import BatchLoss
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.run.checkpoint import initialise_from, load_checkpoint
-from transformer_mt.training.update import Learner, MovingAverage
 
 
 def choose_rank_device(settings: TrainingConfig, ranks: Ranks) -> Device:

@@ -30,8 +30,8 @@ from transformer_mt.storage.weights import (
 from transformer_mt.text.tokenizer import Tokenizer, holds_tokenizer
 from transformer_mt.text.tokenizer_growth import old_parts
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.update import Learner
 
 TRAINING, STATE = "training.safetensors", "state.json"
 FILES = (MODEL, TRAINING, STATE)
@@ -133,7 +133,7 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: 
     for key, tensor in training.items():
         if key.startswith("optimizer."):
             _, state, name = key.split(".", 2)
-            learner.optimizer.state[parameters[name]][state] = tensor.to(parameters[name].device)
+            learner.optimizer.state[parameters[name]][state] = tensor.to(parameters[name].device, copy=True)
         elif (name := key.removeprefix("average.")) in learner.average.averages:
             learner.average.averages[name].copy_(tensor)
 

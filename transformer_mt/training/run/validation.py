@@ -29,8 +29,7 @@ from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig, ValidationMetric
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.loss import BatchLoss
-from transformer_mt.training.update import Learner
+from transformer_mt.training.learning import BatchLoss, Learner
 
 
 @dataclass(frozen=True)
