@@ -239,7 +239,7 @@ def _check_ours(model_dir: Path) -> None:
     if model_dir.exists() and not model_dir.is_dir():
         raise CheckpointError(f"{model_dir} is not a directory; nothing was changed. Move it away, and average again")
     names = sorted(os.listdir(model_dir)) if model_dir.is_dir() else []
-    if names and SUMS not in names:
+    if names and SUMS not in names and "updates" not in read_metadata(model_dir / MODEL):
         raise CheckpointError(
             f"{model_dir} contains {names[0]}, and `average` did not write this directory; nothing was changed. Move "
             "the directory away, and average again"
