@@ -26,6 +26,7 @@ from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
+from transformer_mt.training.run import validation as run_validation
 from transformer_mt.training.run.validation import ValidationSet, load_validation, perplexity, validate
 
 DEVICE = choose_device("cpu", "fp32")
@@ -200,6 +201,24 @@ def test_the_moving_average_is_validated_where_there_is_one_and_the_weights_are_
     assert all(torch.equal(old, new) for old, new in zip(ours, learner.model.parameters(), strict=True))
     averages = zip(others, learner.average.averages.values(), strict=bool(decay))
     assert all(torch.equal(old, new) for old, new in averages)
+
+
+def test_a_batch_that_does_not_fit_into_memory_is_split_and_the_scores_stay_the_same(
+    model, validation, config, monkeypatch
+):
+    whole, sizes, search = scores(model, validation, config), [], run_validation.greedy
+
+    def greedy_within_memory(model, source_BS, *arguments, **options):
+        sizes.append(len(source_BS))
+        if len(source_BS) > 3:
+            raise MemoryError
+        return search(model, source_BS, *arguments, **options)
+
+    monkeypatch.setattr(run_validation, "greedy", greedy_within_memory)
+    split = scores(model, validation, config)
+    assert max(sizes) > 3 and min(sizes) <= 3
+    assert split.values == pytest.approx(whole.values, rel=1e-5)
+    assert split.example == whole.example
 
 
 def test_perplexity_never_overflows():

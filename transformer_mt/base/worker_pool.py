@@ -82,7 +82,7 @@ class Workers(Generic[Task, Result]):
             _end(executor, self._parent)
 
     def _submit(self, task: Task) -> Future[Result]:
-        with _starting, _without_interrupts(), warnings.catch_warnings():
+        with _starting, without_interrupts(), warnings.catch_warnings():
             # Python 3.12 warns if a process with threads forks. Our threads hold no lock that a worker takes.
             warnings.simplefilter("ignore", DeprecationWarning)
             if self._executor is None:
@@ -122,7 +122,7 @@ def _end(executor: ProcessPoolExecutor, parent: int) -> None:
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
+def without_interrupts() -> Iterator[None]:
     """Delay Ctrl-C for this process. Processes that are started meanwhile never get it, so only this one handles it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -140,7 +140,7 @@ def _begin(work: Callable[[Any], Any], parent: int) -> None:
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     gc.freeze()  # a collection of objects of the parent takes 0.3 s, and copies the memory that a fork shares
 
 
@@ -148,7 +148,7 @@ def _work_on(task: Any) -> Any:
     return _work(task)
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """End this process with its parent. Linux's PR_SET_PDEATHSIG comes too early: when the thread that forked ends."""
     while os.getppid() == parent:
         time.sleep(_CHECK_PARENT)

@@ -238,6 +238,8 @@ class CTranslate2Engine(Engine):
     replaces it; TorchEngine only searches for hypotheses with valid bytes.
     """
 
+    samples_by_number = False
+
     def __init__(
         self,
         directory: Path,

@@ -74,6 +74,8 @@ class Engine(ABC):
     """What the model runs on: the name of the GPU, or CPU."""
     finds_terms = False
     """Whether its beam search regards the terms of a sentence."""
+    samples_by_number = True
+    """Whether the samples of a sentence depend only on its number, not on the sentences beside it."""
 
     def __init__(self) -> None:
         self._lock, self._process_id, self._is_closed = threading.RLock(), os.getpid(), False
@@ -84,15 +86,19 @@ class Engine(ABC):
 
         Raises TranslationError if the engine is closed, and in a forked process, which does not have its threads.
         """
+        self.check_process()
+        with self._lock:
+            if self._is_closed:
+                raise TranslationError("this Translator or Scorer is closed: load the model again to use it")
+            yield
+
+    def check_process(self) -> None:
+        """Raises TranslationError in a forked process, in which a lock may be held by a thread that it lacks."""
         if os.getpid() != self._process_id:
             raise TranslationError(
                 "the model was loaded in the process from which this one was forked: load the model in each process, "
                 "after the fork"
             )
-        with self._lock:
-            if self._is_closed:
-                raise TranslationError("this Translator or Scorer is closed: load the model again to use it")
-            yield
 
     def close(self) -> None:
         """Wait until no other thread uses the engine, then end its processes and threads (not in a fork)."""

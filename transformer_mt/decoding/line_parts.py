@@ -198,7 +198,7 @@ class LineCutter:
             first_units = self._first_units(sentences, frames[line][0], languages[0])
             for (ids, space), first_unit in zip(sentences, first_units, strict=True):
                 sentence = Sentence(ids, [] if parts else prefix, number)
-                space = _space_between(space, languages[1])
+                space = space_between(space, languages[1])
                 part = Part(line, sentence, first_unit, space, len(tag_ids), languages, frames[line])
                 parts += [part] if len(tag_ids) + len(ids) <= self.max_positions else self._cut(part)
             # Parts with different numbers draw different random numbers; part 0 keeps the number of its line.
@@ -335,11 +335,11 @@ class LineCutter:
         )
         for start, stop in found:
             sentence = Sentence([*ids[start:stop], end], [] if start else part.sentence.prefix, part.sentence.number)
-            space = _space_between("", part.languages[1]) if start else part.space
+            space = space_between("", part.languages[1]) if start else part.space
             yield replace(part, sentence=sentence, first_unit=part.first_unit + units[start].start, space=space)
 
 
-def _space_between(space: str, target_language: str) -> str:
+def space_between(space: str, target_language: str) -> str:
     """The line's own white space. A plain space replaces tabs, which separate columns of output, and other signs."""
     if short_code(target_language) in _NO_SPACE_BETWEEN_SENTENCES:
         return ""

@@ -61,8 +61,9 @@ class LoadedModel:
 class ModelOfText(ABC):
     """A loaded model for lines of text: a tokenizer, and an engine that runs the model on ids.
 
-    Several threads may share one object: while one thread uses it, the others wait. `close`, or leaving it as a context
-    manager, ends the processes and threads that it has started. After that, its methods raise TranslationError.
+    Several threads may share one object: one thread at a time uses the engine, and a Translator lets it translate what
+    the others wait for as well. `close`, or leaving it as a context manager, ends the processes and threads that it has
+    started. After that, its methods raise TranslationError.
     """
 
     def __init__(self, engine: Engine, tokenizer: Tokenizer, tags: Tags = NO_TAGS) -> None:

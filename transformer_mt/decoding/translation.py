@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from transformer_mt.base.doubts import doubts, numbers
 from transformer_mt.base.languages import split_units
 
 
@@ -35,6 +36,18 @@ class Translation:
 
 
 BLANK = Translation("", score=0.0, log_prob=0.0, alignment=[])
+
+
+def doubtful(source: str, translation: Translation) -> tuple[list[str], dict[str, list[str]] | None]:
+    """The kinds of DOUBTS about a translation, and with `numbers` among them those that are missing and invented.
+
+    `source` is the text of the line, without a tag. A blank line has a translation without doubts.
+    """
+    kinds = [] if translation == BLANK else doubts(source, translation.text)
+    if "numbers" not in kinds:
+        return kinds, None
+    before, after = numbers(source), numbers(translation.text)
+    return kinds, {"missing": [*(before - after).elements()], "invented": [*(after - before).elements()]}
 
 
 def joined(

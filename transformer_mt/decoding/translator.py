@@ -1,8 +1,10 @@
 """The Python API for translating: `Translator` turns lines into lines. Imports no PyTorch."""
 
+import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence, Sized
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, groupby
@@ -15,6 +17,7 @@ from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.line_parts import NO_TAGS, LineCutter, Part, Tags
 from transformer_mt.decoding.loading import LoadedModel, ModelOfText
 from transformer_mt.decoding.protected_lines import translate_protected
+from transformer_mt.decoding.together import Together
 from transformer_mt.decoding.translation import BLANK, Translation, joined
 from transformer_mt.decoding.word_pieces import written_together
 from transformer_mt.settings.model_settings import ModelConfig
@@ -99,6 +102,7 @@ class Translator(ModelOfText):
         self.decoding, self.trained, self.model = decoding, trained, model
         longest = longest_part or engine.max_positions - 1
         self.cutter = LineCutter(tokenizer, engine.max_positions, longest, trained, languages, tags)
+        self._together = Together(engine)
         self._protection, self._casing = Protection(tokenizer), Casing(tokenizer)
 
     @classmethod
@@ -121,6 +125,19 @@ class Translator(ModelOfText):
         """The best translation of each line, in order; empty for a blank line. See `translations`."""
         found = self.translations(lines, decoding, beam_size=beam_size, length_penalty=length_penalty, scores=False)
         return [translations[0].text for translations in found]
+
+    async def translate_async(
+        self,
+        lines: Sequence[str],
+        decoding: DecodingConfig | None = None,
+        *,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+    ) -> list[str]:
+        """`translate` in another thread, for programs with asyncio. Calls at the same time are translated together."""
+        return await asyncio.to_thread(
+            self.translate, lines, decoding, beam_size=beam_size, length_penalty=length_penalty
+        )
 
     def translations(
         self,
@@ -193,25 +210,36 @@ class Translator(ModelOfText):
         *,
         tag: str | None = None,
         progress: Callable[[float], None] | None = None,
+        at_once: int | None = None,
     ) -> str:
         """Translate the text of a document, or of a part of a page, and keep all else in it: see docs/real_text.md.
 
-        `tag` is put before each text that the model reads. `progress` counts texts. Raises TranslationError as
+        `tag` is put before each text that the model reads. `progress` counts texts. `at_once` is the most texts that
+        are translated together; fewer let other threads have their turn between them. Raises TranslationError as
         `translate_document` in documents/ does, and the errors of `translations`.
         """
         from transformer_mt.documents.document import translate_document  # here, because most calls translate lines
 
-        languages = self.tags.languages.get(tag or "", self.cutter.languages)
-        num_tag_words = len(split_units(tag or "", has_spaces(languages[0])))
-
         def translate(texts: list[str]) -> list[tuple[str, list[tuple[int, int]]]]:
-            lines = [tagged(tag, text) for text in texts]
-            found = self.translations(lines, decoding, alignment=True, scores=False, progress=progress)
-            pairs_of = [best.alignment or [] for best, *_ in found]
-            without_tag = [[(source - num_tag_words, target) for source, target in pairs] for pairs in pairs_of]
-            return list(zip([best.text for best, *_ in found], without_tag, strict=True))
+            lines, step = [tagged(tag, text) for text in texts], at_once or max(1, len(texts))
+            slices = [lines[start : start + step] for start in range(0, len(lines), step)]
+            found = [
+                best
+                for each in slices
+                for best, *_ in self.translations(each, decoding, alignment=True, scores=False, progress=progress)
+            ]
+            return [(best.text, self.without_tag(best.alignment or [], tag)) for best in found]
 
-        return translate_document(text, form, translate, languages)
+        return translate_document(text, form, translate, self.languages(tag))
+
+    def languages(self, tag: str | None = None) -> tuple[str, str]:
+        """The codes of the source and target languages of lines with this tag."""
+        return self.tags.languages.get(tag or "", self.cutter.languages)
+
+    def without_tag(self, pairs: Sequence[tuple[int, int]], tag: str | None) -> list[tuple[int, int]]:
+        """The alignment of a line with this tag as that of its text alone, in which the tag is no word."""
+        num_tag_words = len(split_units(tag or "", has_spaces(self.languages(tag)[0])))
+        return [(source - num_tag_words, target) for source, target in pairs if source >= num_tag_words]
 
     def attention(
         self, source: str, target: str | None = None, decoding: DecodingConfig | None = None
@@ -291,9 +319,9 @@ class Translator(ModelOfText):
         search = decoding.of_candidates
         if decoding.mbr_candidates:
             from transformer_mt.decoding.mbr import least_risk  # here, because it imports NumPy
-        with self.engine.turn():
+        with closing(self._together.translate(sentences, search, wanted)) as batches:
             # This makes the text of some translations while the engine still searches for others.
-            for numbers, hypotheses_of in self.engine.translate_unordered(sentences, search, wanted):
+            for numbers, hypotheses_of in batches:
                 for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
                     translations = [self._translation(h, parts[number], decoding) for h in hypotheses]
                     found[number] = least_risk(translations, decoding) if decoding.mbr_candidates else translations

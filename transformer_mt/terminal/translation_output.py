@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.base.doubts import DOUBTS, doubts, numbers
+from transformer_mt.base.doubts import DOUBTS
 from transformer_mt.base.memory import peak_memory
 from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.corpora.text_files import InvalidText
-from transformer_mt.decoding.translation import BLANK, Translation
+from transformer_mt.decoding.translation import BLANK, Translation, doubtful
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import finite
@@ -49,7 +49,7 @@ class TranslationSummary:
         if best.num_parts > 1:
             self.num_split += 1
             self.num_parts += best.num_parts
-        kinds = [] if source is None else _doubts(source, best)
+        kinds = [] if source is None else doubtful(source, best)[0]
         kinds += ["short"] * best.is_short + ["at_limit"] * best.at_limit
         for kind in kinds:
             self.doubtful[kind].append(line)
@@ -157,17 +157,12 @@ def _fields(translation: Translation, form: OutputForm, source: str) -> dict[str
         fields["short"] = True
     if translation.at_limit:
         fields["at_limit"] = True
-    if doubtful := _doubts(source, translation):
-        fields["doubts"] = doubtful
-    if "numbers" in doubtful:
-        before, after = numbers(source), numbers(translation.text)
-        missing, invented = before - after, after - before
-        fields["numbers"] = {"missing": [*missing.elements()], "invented": [*invented.elements()]}
+    kinds, numbers = doubtful(source, translation)
+    if kinds:
+        fields["doubts"] = kinds
+    if numbers is not None:
+        fields["numbers"] = numbers
     return fields
-
-
-def _doubts(source: str, translation: Translation) -> list[str]:
-    return [] if translation == BLANK else doubts(source, translation.text)
 
 
 def _pharaoh(translation: Translation) -> str:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -12,8 +12,9 @@ import torch
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.languages import PAD
 from transformer_mt.base.wording import two_decimals
-from transformer_mt.batches.batching import ordered_batches
+from transformer_mt.batches.batching import Batch, ordered_batches
 from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.constraints import Constraints, Utf8
 from transformer_mt.decoding.engine import Sentence
@@ -30,6 +31,7 @@ from transformer_mt.settings.training_settings import VALIDATION_METRICS, Traini
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import BatchLoss, Learner
+from transformer_mt.training.out_of_memory import Room
 
 
 @dataclass(frozen=True)
@@ -202,23 +204,33 @@ def _validate_share(
     translations: dict[int, str] = {}
     # The frozen form is faster. It copies the current weights, and has no mixed precision.
     searched = frozen(model, Matmul()) if device.dtype == torch.float32 and model.faster_forms else model
-    tokenizer = validation.tokenizer
+    tokenizer, room = validation.tokenizer, Room()
     utf8 = Utf8.of(tokenizer.target_pieces(range(tokenizer.target_vocab_size)), device.torch_device)
-    for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):
-        batch = batch.to(device.torch_device)
-        nll += loss(batch).nll.item()
-        tokens += batch.num_labels
 
-        wanted_B = batch.pairs_B < validation.num_decoded
-        if not wanted_B.any():
-            continue
-        source_BS = batch.source_BS[wanted_B]
-        sentences = [Sentence([i for i in ids if i != PAD]) for ids in source_BS.tolist()]
-        limits = [each.max_length(validation.max_extra_length, validation.max_positions) for each in sentences]
-        constraints = Constraints(limits, utf8=utf8)
-        with device.autocast():
-            found = greedy(searched, source_BS, constraints, DecodingConfig(beam_size=1), scores=False)
-        for pair, hypothesis in zip(batch.pairs_B[wanted_B].tolist(), found, strict=True):
-            # If its numbers are not finite, a sentence has no translation: training continues, with lower scores.
-            translations[pair] = tokenizer.decode_target(hypothesis.tokens) if hypothesis else ""
+    def measured(parts: Iterable[MicroBatch]) -> list[tuple[float, dict[int, str]]]:
+        return [(loss(part).nll.item(), _translated(searched, device, validation, utf8, part)) for part in parts]
+
+    for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):
+        tokens += batch.num_labels
+        for part_nll, texts in room.fit([batch.to(device.torch_device)], measured, loss, device):
+            nll += part_nll
+            translations |= texts
     return nll, tokens, translations
+
+
+def _translated(
+    model: Seq2Seq, device: Device, validation: ValidationSet, utf8: Utf8 | None, batch: MicroBatch
+) -> dict[int, str]:
+    """The greedy translations of those pairs of a padded batch that are to be translated, by pair."""
+    assert isinstance(batch, Batch)
+    wanted_B = batch.pairs_B < validation.num_decoded
+    if not wanted_B.any():
+        return {}
+    source_BS = batch.source_BS[wanted_B]
+    sentences = [Sentence([i for i in ids if i != PAD]) for ids in source_BS.tolist()]
+    limits = [each.max_length(validation.max_extra_length, validation.max_positions) for each in sentences]
+    with device.autocast():
+        found = greedy(model, source_BS, Constraints(limits, utf8=utf8), DecodingConfig(beam_size=1), scores=False)
+    # If its numbers are not finite, a sentence has no translation: training continues, with lower scores.
+    texts = [validation.tokenizer.decode_target(hypothesis.tokens) if hypothesis else "" for hypothesis in found]
+    return dict(zip(batch.pairs_B[wanted_B].tolist(), texts, strict=True))

@@ -1,0 +1,172 @@
+"""Jobs of a server: what one request asks of a model, and the answer. Imports no PyTorch."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from transformer_mt.base.errors import TranslationError
+from transformer_mt.decoding.line_parts import space_between
+from transformer_mt.decoding.translation import Translation, doubtful
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.settings.search_settings import DecodingConfig, changed
+from transformer_mt.text.sentences import split_sentences
+from transformer_mt.text.terms import Terms
+from transformer_mt.text.tokenizer import tagged
+
+AT_ONCE = 64  # lines of one job that are translated together: a small job waits no longer than these take
+
+
+@dataclass(frozen=True)
+class Job:
+    """Texts to translate, all in the same way."""
+
+    texts: tuple[str, ...]
+    tag: str | None = None
+    """The tag of the direction, for a model of several directions."""
+    form: Literal["text", "html", "xml", "srt", "po"] = "text"
+    n_best: int = 1
+    prefixes: tuple[str, ...] | None = None
+    """For each text, what its translation must begin with."""
+    terms: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Source terms, each with the target terms of which the translation must have one."""
+    protect: Literal["auto", "always", "never"] | None = None
+    """See DecodingConfig.protect; None: the model's own setting."""
+    beam_size: int | None = None
+    """None: the model's own setting, or n_best if that is more."""
+    alignment: bool = False
+    by_sentence: bool = False
+    """Whether each sentence is translated on its own. A line that has a prefix is not cut."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A translation of a sentence."""
+
+    text: str
+    score: float
+    """See Translation.score; NaN for a document."""
+    log_prob: float
+    alignment: tuple[tuple[int, int], ...] | None
+    """Numbers of source words and target words, from 0; of characters for a language without spaces."""
+    doubts: tuple[str, ...]
+    """Keys of DOUBTS in base/doubts.py."""
+    numbers: dict[str, list[str]] | None
+    """With the doubt `numbers`: which are `missing`, and which are `invented`."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of a text; without `by_sentence`, a line; of a document, all of it."""
+
+    source: str
+    space: str
+    """The white space before it in the text, line breaks included."""
+    translations: tuple[Found, ...]
+    """At least one, best first."""
+    target_space: str | None = None
+    """The white space before its translation; None: `space`. It differs where a language has no spaces."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model has found for a job."""
+
+    texts: tuple[tuple[Sentence, ...], ...]
+    """For each text at least one sentence. White space at the end of a text is before a last, empty sentence."""
+
+
+def text_of(sentences: Iterable[Sentence], rank: int = 0) -> str:
+    """The translation of a text: of each sentence the best, or that of another rank, or the last if it has fewer."""
+    return "".join(
+        (each.space if each.target_space is None else each.target_space) + each.translations[: rank + 1][-1].text
+        for each in sentences
+    )
+
+
+def answer(translator: Translator, job: Job) -> Answer:
+    """Do a job. Raises a UserError for what the asker did wrong, and the errors of `Translator.translations`."""
+    translator.tags.check(job.tag)
+    decoding = _decoding(translator.decoding, job)
+    if job.form != "text":
+        return Answer(tuple((_document(translator, decoding, job, text),) for text in job.texts))
+    if job.prefixes is not None and len(job.prefixes) != len(job.texts):
+        raise TranslationError(f"{len(job.prefixes)} prefixes for {len(job.texts)} texts: give one for each text")
+    prefixes = job.prefixes or [""] * len(job.texts)
+    languages = translator.languages(job.tag)
+    cut = [list(_cut(*each, languages, job.by_sentence)) for each in zip(job.texts, prefixes, strict=True)]
+    found = _translated(translator, decoding, job, [each for sentences in cut for each in sentences])
+    return Answer(tuple(tuple(next(found) for _ in sentences) for sentences in cut))
+
+
+def _decoding(decoding: DecodingConfig, job: Job) -> DecodingConfig:
+    """The settings of a job. Raises ConfigError for a setting that is not allowed."""
+    if job.protect is not None:
+        pattern = None if job.protect == "never" else decoding.protect_pattern  # together they are not allowed
+        decoding = decoding.model_copy(update={"protect": job.protect, "protect_pattern": pattern})
+    beam_size = job.beam_size or max(decoding.beam_size, job.n_best)
+    return changed(decoding, {"n_best": job.n_best, "beam_size": beam_size})
+
+
+def _document(translator: Translator, decoding: DecodingConfig, job: Job, text: str) -> Sentence:
+    assert job.form != "text"
+    if job.n_best > 1 or job.prefixes or job.terms or job.alignment:
+        raise TranslationError(f"n_best, prefixes, terms and alignment are for plain text, not for {job.form}")
+    translated = translator.translate_document(text, job.form, decoding, tag=job.tag, at_once=AT_ONCE)
+    return Sentence(text, "", (Found(translated, math.nan, math.nan, None, (), None),))
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A sentence that is to be translated."""
+
+    source: str
+    space: str
+    target_space: str | None
+    prefix: str
+
+
+def _cut(text: str, prefix: str, languages: tuple[str, str], by_sentence: bool) -> Iterator[_Cut]:
+    """Cut a text into its lines that are not blank, or into their sentences. The first one gets the prefix."""
+    space = ""
+    for line in text.splitlines(keepends=True):
+        core = line.strip()
+        if not core:
+            space += line
+            continue
+        space += line[: len(line) - len(line.lstrip())]
+        cuts_line = by_sentence and not prefix.strip()
+        sentences = split_sentences(core, languages[0]) if cuts_line else [(core, "")]
+        for number, (source, after) in enumerate(sentences):
+            target_space = space_between(space, languages[1]) if number else space
+            yield _Cut(source, space, None if target_space == space else target_space, prefix)
+            space, prefix = after, ""
+        space += line[len(line.rstrip()) :]
+    if space or not text:
+        yield _Cut("", space, None, "")
+
+
+def _translated(translator: Translator, decoding: DecodingConfig, job: Job, cut: list[_Cut]) -> Iterator[Sentence]:
+    targets: dict[str, list[str]] = {}
+    for source, of_one in job.terms:
+        targets.setdefault(source, []).extend(of_one)
+    terms = Terms(targets) if targets else None
+    for start in range(0, len(cut), AT_ONCE):
+        now = cut[start : start + AT_ONCE]
+        found = translator.translations(
+            [tagged(job.tag, each.source) for each in now],
+            decoding,
+            prefixes=[each.prefix for each in now] if job.prefixes else None,
+            alignment=job.alignment,
+            first_line=start + 1,
+            terms=terms,
+        )
+        for each, translations in zip(now, found, strict=True):
+            all_found = tuple(_found(translator, job, each.source, one) for one in translations)
+            yield Sentence(each.source, each.space, all_found, each.target_space)
+
+
+def _found(translator: Translator, job: Job, source: str, one: Translation) -> Found:
+    kinds, numbers = doubtful(source, one)
+    pairs = translator.without_tag(one.alignment or [], job.tag) if job.alignment else None
+    return Found(one.text, one.score, one.log_prob, None if pairs is None else tuple(pairs), tuple(kinds), numbers)
