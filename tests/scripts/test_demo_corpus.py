@@ -223,7 +223,7 @@ def test_a_second_run_does_nothing_and_another_file_of_that_name_is_refused(tmp_
     assert (tmp_path / "train.de").read_text(encoding="utf-8") == "Meins.\n"
     (tmp_path / "train.de").unlink()
     demo.main(arguments)
-    assert "Wrote" in capsys.readouterr().out
+    assert "20 train" in capsys.readouterr().out
     assert (tmp_path / "train.de").read_bytes() == before[tmp_path / "train.de"][0]
 
 

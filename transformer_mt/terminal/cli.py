@@ -254,9 +254,7 @@ def run_all_stages(
     resumes it and runs the later ones, too. Raises UserError.
     """
     resume = f"To resume, and to run the later stages, too: {shlex.join(command)}"
-    named, of_run = [config, *overrides], [run_dir]
-    stages = [("prepare", named), ("train", named), ("average", of_run), ("evaluate", of_run)]
-    for name, arguments in stages if has_test_sets else stages[:-1]:
+    for name, arguments in stages(config, overrides, run_dir, has_test_sets):
         # Imported here, because most of them import PyTorch.
         main = importlib.import_module(f"transformer_mt.{name}").main
         try:
@@ -268,3 +266,10 @@ def run_all_stages(
             print(resume)
             return status
     return 0
+
+
+def stages(config: str, overrides: Sequence[str], run_dir: str, has_test_sets: bool) -> list[tuple[str, list[str]]]:
+    """Return the names of the stages, in order, with their arguments."""
+    named, of_run = [config, *overrides], [run_dir]
+    found = [("prepare", named), ("train", named), ("average", of_run)]
+    return [*found, ("evaluate", of_run)] if has_test_sets else found
