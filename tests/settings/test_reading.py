@@ -329,7 +329,7 @@ class TestMistakes:
                 (*bad("override training.keep_best=0", "training.keep_best"), "0", "greater than 0"),
             ),
             ("training.metric=ter", (*bad("training.metric"), "'ter'", "'bleu', 'chrf' or 'nll'")),
-            ("training.layout=half", (*bad("training.layout"), "'half'", "'auto', 'padded' or 'packed'")),
+            ("training.sharding=half", (*bad("training.sharding"), "'half'", "'none' or 'full'")),
             (
                 "training.tensorboard=1",
                 (*bad("override training.tensorboard=1", "training.tensorboard"), "1", "boolean"),

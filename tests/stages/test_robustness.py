@@ -160,7 +160,7 @@ def test_a_model_that_does_not_fit_into_memory_ends_with_advice(experiment, tmp_
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="no limit of address space")
-def test_each_rank_splits_what_does_not_fit(experiment, tmp_path):
+def test_each_rank_splits_what_does_not_fit_and_none_can_that_is_sharded(experiment, tmp_path):
     def on_two_ranks(megabytes, run, *overrides):
         ranks = start_ranks(
             2, tmp_path, *train_within(megabytes, experiment, tmp_path / run, *WHOLE_CORPUS, *overrides)
@@ -174,3 +174,7 @@ def test_each_rank_splits_what_does_not_fit(experiment, tmp_path):
     for record, wanted in zip(found, expected, strict=True):
         assert record["loss"] == pytest.approx(wanted["loss"], rel=1e-5)
         assert record["gradient_norm"] == pytest.approx(wanted["gradient_norm"], rel=1e-5)
+    status, message, found = on_two_ranks(100, "sharded", "training.sharding=full")
+    assert (status, found) == ([2, 2], [])
+    assert "with training.sharding=full no rank can split its micro-batch by itself" in message
+    assert "Traceback" not in message

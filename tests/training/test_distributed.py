@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -48,6 +49,11 @@ JOBS = {
     "dropout": Job(["model.dropout=0.3", EQUAL[1], "training.tokens_per_update=2600"], multiple=6),
     "packed": Job([*EQUAL, "training.layout=packed"]),
 }
+JOBS |= {
+    f"{name}, sharded": replace(job, overrides=[*job.overrides, "training.sharding=full"])
+    for name, job in JOBS.items()
+    if name != "packed"
+}
 
 
 RUN = [
@@ -68,13 +74,16 @@ def unbroken(experiment, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def validations(experiment, tmp_path_factory):
-    """A job that validates a model which has learnt to write something."""
+    """Jobs that validate a model which has learnt to write something, whole and sharded."""
     run = tmp_path_factory.mktemp("trained")
     learning = ["training.peak_lr=0.02", "training.warmup_steps=20", "training.max_steps=200"]
     rarely = [f"training.{key}_every=200" for key in ("validate", "save", "log")]
     train_tiny(experiment, run, "model.norm=pre", "model.dropout=0.0", *learning, *rarely)
     overrides = ["model.norm=pre", f"training.initialise_from={checkpoint_path(run, 200)}"]
-    return {"validation": Job(overrides, only_validate=True)}
+    return {
+        f"validation, {sharding}": Job([*overrides, f"training.sharding={sharding}"], only_validate=True)
+        for sharding in ("none", "full")
+    }
 
 
 def results_of_ranks(num_ranks, experiment, jobs, directory):
@@ -88,7 +97,8 @@ def assert_equal_updates(num_ranks, experiment, jobs, validations, directory):
     torch.set_num_threads(1)
     found = results_of_ranks(num_ranks, experiment, jobs | validations, directory)
     for name, job in jobs.items():
-        expected = results(experiment, job, Ranks())
+        unsharded = [setting for setting in job.overrides if setting != "training.sharding=full"]
+        expected = results(experiment, replace(job, overrides=unsharded), Ranks())
         for update, single in zip(found[name]["updates"], expected["updates"], strict=True):
             for key in ("num_labels", "num_batches", "pairs"):
                 assert update[key] == single[key], name
@@ -96,7 +106,7 @@ def assert_equal_updates(num_ranks, experiment, jobs, validations, directory):
                 assert update[key] == pytest.approx(single[key], rel=1e-6), (name, key)
         assert_close(found[name]["tensors"], expected["tensors"], name)
     for name in validations:
-        expected = results(experiment, validations[name], Ranks())
+        expected = results(experiment, validations["validation, none"], Ranks())
         assert expected["chrf"] > 1.0, "translations that have something in common with the references"
         assert found[name] == expected | {"nll": pytest.approx(expected["nll"], rel=1e-12)}
     return found
@@ -115,6 +125,12 @@ def test_two_ranks_make_the_updates_of_one(experiment, tmp_path):
     """Over micro-batches some of which are to be split."""
     found = assert_equal_updates(2, experiment, {"three of them": JOBS["three of them"]}, {}, tmp_path)
     assert {update["num_batches"] % 2 for update in found["three of them"]["updates"]} == {0, 1}
+
+
+@pytest.mark.thorough
+def test_updates_go_on_after_a_validation_in_which_a_rank_had_nothing_to_do(experiment, tmp_path):
+    jobs = {"with a validation": Job([*EQUAL, "training.sharding=full"], validates_between=True)}
+    assert_equal_updates(2, experiment, jobs, {}, tmp_path)
 
 
 @pytest.mark.thorough
@@ -153,8 +169,9 @@ def run_ranks(num_ranks, experiment, run_dir, *overrides):
 
 
 @pytest.mark.slow
-def test_two_ranks_that_were_killed_are_resumed_by_one(experiment, unbroken, tmp_path):
-    ranks = start_ranks(2, tmp_path, *training(experiment, tmp_path / "run", *RUN))
+@pytest.mark.parametrize("sharding", ["none", "full"])
+def test_two_ranks_that_were_killed_are_resumed_by_one(experiment, unbroken, tmp_path, sharding):
+    ranks = start_ranks(2, tmp_path, *training(experiment, tmp_path / "run", *RUN, f"training.sharding={sharding}"))
     wait_until(lambda: saved_steps(tmp_path / "run"), *ranks)
     kill(*ranks)
     assert 0 < saved_steps(tmp_path / "run")[-1] < 40
@@ -162,11 +179,11 @@ def test_two_ranks_that_were_killed_are_resumed_by_one(experiment, unbroken, tmp
 
 
 @pytest.mark.thorough
-def test_a_run_goes_on_with_any_number_of_ranks(experiment, unbroken, tmp_path):
+def test_a_run_goes_on_with_any_number_of_ranks_and_any_sharding(experiment, unbroken, tmp_path):
     train_tiny(experiment, tmp_path, *RUN, "training.max_steps=6")
-    run_ranks(2, experiment, tmp_path, "training.max_steps=16")
-    run_ranks(3, experiment, tmp_path, "training.max_steps=24")
-    run_ranks(2, experiment, tmp_path, "training.max_steps=32")
+    run_ranks(2, experiment, tmp_path, "training.max_steps=16", "training.sharding=full")
+    run_ranks(3, experiment, tmp_path, "training.max_steps=24", "training.sharding=full")
+    run_ranks(2, experiment, tmp_path, "training.max_steps=32", "training.sharding=none")
     train_tiny(experiment, tmp_path, *RUN)
     assert_same_run(tmp_path, unbroken)
     starts = json.loads((tmp_path / "run.json").read_text())
@@ -245,9 +262,10 @@ def resume_unreadable(experiment, run, *overrides):
 
 
 @pytest.mark.thorough
-def test_a_checkpoint_that_only_the_second_rank_cannot_read_stops_both(experiment, tmp_path):
+@pytest.mark.parametrize("sharding", ["none", "full"])
+def test_a_checkpoint_that_only_the_second_rank_cannot_read_stops_both(experiment, tmp_path, sharding):
     train_tiny(experiment, tmp_path, *RUN, "training.max_steps=2")
-    work_of_ranks(2, partial(resume_unreadable, experiment, tmp_path, *RUN))
+    work_of_ranks(2, partial(resume_unreadable, experiment, tmp_path, *RUN, f"training.sharding={sharding}"))
     assert saved_steps(tmp_path) == [2]
 
 

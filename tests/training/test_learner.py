@@ -95,3 +95,7 @@ def test_padded_rows_are_not_compiled():
     assert learner().loss.compiled is None
     with pytest.raises(ConfigError, match=message("compile-needs-packing")):
         learner(compile=True)
+
+
+def test_a_run_of_one_process_is_not_sharded():
+    assert not [weight for weight in learner(sharding="full").model.parameters() if hasattr(weight, "device_mesh")]

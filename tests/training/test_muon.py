@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from helpers.messages import message
 from helpers.tiny import assert_same_weights, train_tiny, weights_at
 from torch import nn
 
@@ -96,3 +97,8 @@ def test_stopped_and_resumed_is_unbroken_bit_for_bit(experiment, tmp_path):
     run = train_tiny(experiment, tmp_path / "run", *settings, "training.max_steps=3")
     train_tiny(experiment, tmp_path / "run", *settings, "training.max_steps=6")
     assert_same_weights(weights_at(run, 6), weights_at(unbroken, 6))
+
+
+def test_it_needs_complete_matrices():
+    with pytest.raises(ValueError, match=message("muon-needs-complete-matrices")):
+        TrainingConfig(optimizer="muon", sharding="full")

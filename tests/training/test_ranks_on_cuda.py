@@ -18,9 +18,12 @@ EQUAL = ("model.dropout=0.0", "training.adam_epsilon=0.001", "training.average_d
 PACKED = ("training.layout=packed", "training.precision=bf16", "model.num_heads=1")
 STEPS = 12
 
+shardings = pytest.mark.parametrize("sharding", ["none", "full"])
 
-def run_of_two(experiment, run_dir, *overrides):
-    ranks = start_ranks(2, run_dir / "output", *training(experiment, run_dir, *EQUAL, *overrides))
+
+def run_of_two(experiment, run_dir, sharding, *overrides):
+    own = (*EQUAL, *overrides, f"training.sharding={sharding}")
+    ranks = start_ranks(2, run_dir / "output", *training(experiment, run_dir, *own))
     assert ended(*ranks) == [0, 0], said(*ranks)
     assert said(ranks[1]) == ""
     return run_dir
@@ -35,20 +38,23 @@ def assert_near(run_dir, other, tolerance):
     assert ours == pytest.approx(theirs, rel=tolerance)
 
 
-def test_two_gpus_make_the_run_of_one_in_fp32(experiment, tmp_path):
+@shardings
+def test_two_gpus_make_the_run_of_one_in_fp32(experiment, tmp_path, sharding):
     """Sums over ranks are ordered otherwise; 12 updates hardly move that apart."""
     alone = train_tiny(experiment, tmp_path / "alone", *EQUAL)
-    assert_near(run_of_two(experiment, tmp_path / "two"), alone, 1e-3)
+    assert_near(run_of_two(experiment, tmp_path / "two", sharding), alone, 1e-3)
 
 
-def test_two_gpus_make_the_run_of_one_with_packed_sentences_in_bf16(experiment, tmp_path):
+@shardings
+def test_two_gpus_make_the_run_of_one_with_packed_sentences_in_bf16(experiment, tmp_path, sharding):
     """The parts of a micro-batch are rounded apart; Adam's steps of 12 updates are as far off as their gradients."""
     alone = train_tiny(experiment, tmp_path / "alone", *EQUAL, *PACKED)
-    assert_near(run_of_two(experiment, tmp_path / "two", *PACKED), alone, 25 * BF16_ROUNDING)
+    assert_near(run_of_two(experiment, tmp_path / "two", sharding, *PACKED), alone, 25 * BF16_ROUNDING)
 
 
-def test_a_run_of_two_gpus_goes_on_on_one(experiment, tmp_path):
+@shardings
+def test_a_run_of_two_gpus_goes_on_on_one(experiment, tmp_path, sharding):
     alone = train_tiny(experiment, tmp_path / "alone", *EQUAL)
-    run = run_of_two(experiment, tmp_path / "run", "training.max_steps=6")
+    run = run_of_two(experiment, tmp_path / "run", sharding, "training.max_steps=6")
     train_tiny(experiment, run, *EQUAL, f"training.max_steps={STEPS}")
     assert_near(run, alone, 1e-3)

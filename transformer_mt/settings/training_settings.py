@@ -1,8 +1,8 @@
 """The settings of training: batches, learning rate, checkpoints, and which checkpoints become the model."""
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from transformer_mt.settings.section import Count, Kernels, PositiveCount, Section, Seed, Text, Tokens
 
@@ -63,6 +63,9 @@ class TrainingConfig(Section):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """The number format of matrix multiplications. Weights and optimizer state are always fp32. auto: bf16 if the
     hardware multiplies faster in bf16, as recent GPUs and many server CPUs do, otherwise fp32."""
+    sharding: Literal["none", "full"] = "none"
+    """What each device keeps if there are several. none: all parameters, gradients and optimizer states; full: only a
+    part of them (FSDP), for a model that does not fit on one device."""
     num_threads: int = Field(default=0, ge=0, le=1024)
     """The number of CPU threads. 0: one per core."""
     max_steps: PositiveCount = 100_000
@@ -134,6 +137,15 @@ class TrainingConfig(Section):
     """How many sentences of the validation set to translate, by greedy search, to compute BLEU and chrF. 0: all."""
     tensorboard: bool = False
     """Whether training also writes the numbers of log.jsonl for TensorBoard, to <run_dir>/tensorboard."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.optimizer == "muon" and self.sharding == "full":
+            raise ValueError(
+                "optimizer=muon needs complete matrices, but with sharding=full each device has only a part of them: "
+                "set optimizer=adam or sharding=none"
+            )
+        return self
 
     def schedule_warning(self) -> str:
         """Return a warning if warm-up lasts until the end of training, which is rarely wanted; otherwise ''."""

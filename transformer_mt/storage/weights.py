@@ -69,10 +69,14 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def copy_weights(weights: Mapping[str, Tensor], model: nn.Module, path: Path) -> None:
-    """Copy weights, which are from a file or checkpoint `path`, into a model.
+    """Copy weights, which are from a file or checkpoint `path`, into a model. Raises the error of `check_shapes`."""
+    check_shapes(weights, model, path)
+    for name, weight in model_weights(model).items():
+        weight.copy_(weights[name])
 
-    Raises CheckpointError, which names the file, unless names and shapes are those of the model.
-    """
+
+def check_shapes(weights: Mapping[str, Tensor], model: nn.Module, path: Path) -> None:
+    """Raises CheckpointError, which names the file, unless names and shapes are those of the model."""
     wanted = model_weights(model)
     for name in sorted(wanted.keys() | weights.keys()):
         ours = tuple(wanted[name].shape) if name in wanted else "none"
@@ -82,8 +86,6 @@ def copy_weights(weights: Mapping[str, Tensor], model: nn.Module, path: Path) ->
                 f"{path}: the shape of {name} is {theirs} in this file, but {ours} in the model. Use the configuration "
                 "with which it was trained: the config.yaml of its run"
             )
-    for name, weight in wanted.items():
-        weight.copy_(weights[name])
 
 
 TORCH, TRITON = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"  # variables of PyTorch and of its compiler for GPUs

@@ -6,11 +6,12 @@ micro-batches. The gradients are summed before the weights change, so that all r
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -19,6 +20,10 @@ from torch.distributed.rendezvous import rendezvous
 
 from transformer_mt.base import torchrun
 from transformer_mt.base.errors import RankError, TrainingError, UserError
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.tensor import DTensor
 
 T = TypeVar("T")
 
@@ -66,15 +71,17 @@ class Ranks:
         return int(numbers)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace each gradient by its sum over all ranks, in one message."""
+        """Replace each gradient by its sum over all ranks, in one message. FSDP has already summed sharded ones."""
         if self.size == 1:
             return
-        parameters = list(parameters)
+        unsharded = [parameter for parameter in parameters if _sharded(parameter) is None]
+        if not unsharded:
+            return
         # A rank that had no work has no gradients.
-        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
+        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in unsharded]
         summed = self.sum(torch.cat([gradient.flatten() for gradient in gradients]))
         parts = torch.split(summed, [gradient.numel() for gradient in gradients])
-        for parameter, part in zip(parameters, parts, strict=True):
+        for parameter, part in zip(unsharded, parts, strict=True):
             parameter.grad = part.view_as(parameter)
 
     def broadcast(self, thing: T) -> T:
@@ -178,3 +185,74 @@ def _connect(rank: int, timeout: timedelta) -> None:
             f"rank {rank}: cannot connect to torchrun or to the other ranks ({reason}). If torchrun was stopped, run "
             "the same command again; otherwise check MASTER_ADDR, MASTER_PORT and the network between the machines"
         ) from None
+
+
+def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: torch.device) -> None:
+    """Give each rank a part of every parameter, gradient and optimizer state (FSDP2; Zhao et al. 2023).
+
+    A unit's parameters are gathered while it runs, all others while `model` runs. Units must run in the given order.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    # The warning is about changing the output of a unit in place, which nothing here does.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+    mesh = init_device_mesh(device.type, (ranks.size,))
+    sharded = [fully_shard(unit, mesh=mesh) for unit in [*units, model]]
+    # The backward pass gathers the previous unit in advance. FSDP would infer it from all forward passes since the last
+    # backward pass, including those of a validation. Ranks may make unequal numbers of these, and would wait for ever.
+    for former, unit in zip([sharded[0], *sharded], sharded, strict=False):
+        unit.set_modules_to_backward_prefetch([former])
+        # The sum of the ranks' gradients, as without sharding; FSDP's default is their mean.
+        unit.set_gradient_divide_factor(1.0)
+        unit.set_force_sum_reduction_for_comms(True)
+
+
+@contextmanager
+def whole_parameters(model: nn.Module) -> Iterator[None]:
+    """Inside this context each rank has all parameters, for work that does not call `forward`, such as decoding."""
+    sharded = [unit for module in model.modules() if (unit := _unit(module)) is not None]
+    for module in sharded:
+        module.set_reshard_after_forward(False, recurse=False)  # ranks have unequal work in between
+        module.unshard()
+    yield
+    for module in sharded:
+        module.set_reshard_after_forward(module is not _unit(model), recurse=False)  # the default
+        module.reshard()
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether `shard` was called on it."""
+    return _unit(model) is not None
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The tensor with all its shards. Every rank must call this."""
+    sharded = _sharded(tensor)
+    return tensor if sharded is None else sharded.full_tensor()
+
+
+def sharded_like(tensor: Tensor, parameter: Tensor) -> Tensor:
+    """A copy of an unsharded tensor on the parameter's device, sharded if the parameter is."""
+    copied = tensor.to(parameter.device, copy=True)
+    sharded = _sharded(parameter)
+    if sharded is None:
+        return copied
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(copied, sharded.device_mesh, sharded.placements)
+
+
+# If these modules are not imported, nothing is sharded. Importing them takes almost as long as importing PyTorch.
+
+
+def _sharded(tensor: Tensor) -> "DTensor | None":
+    """The tensor if `shard` has split it over the ranks, else None."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return tensor if module is not None and isinstance(tensor, module.DTensor) else None
+
+
+def _unit(module: nn.Module) -> "FSDPModule | None":
+    """The module if `shard` was called on it, else None."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    return module if fsdp is not None and isinstance(module, fsdp.FSDPModule) else None

@@ -10,6 +10,7 @@ from transformer_mt.base.errors import RankError
 from transformer_mt.batches.packing import MicroBatch, PackedBatch
 from transformer_mt.kernels.device import Device
 from transformer_mt.kernels.matmul import ONEDNN_REFUSES, do_without_onednn
+from transformer_mt.training.distributed import is_sharded
 
 ALIKE = 0.9  # of the size of a micro-batch that failed: larger ones are split, as a split costs less than a failure
 
@@ -67,7 +68,7 @@ class Room:
         """The result of `work` on these micro-batches. Each is split in two until its parts fit into memory.
 
         After a split, all work is repeated, because a failed backward pass has left a part of its gradient. Raises
-        RankError for a single pair that does not fit.
+        RankError for a single pair that does not fit, and for a sharded loss, where all ranks would have to split.
         """
         has_failed = False
         while True:
@@ -85,6 +86,12 @@ class Room:
                 return made
             # Here Python has freed the error, and with it all tensors that it held.
             failed = current[0]
+            if is_sharded(loss):
+                raise RankError(
+                    "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: set a "
+                    "lower training.tokens_per_batch in a new run_dir; with training.tokens_per_update, updates keep "
+                    "their size"
+                )
             if len(failed.pairs_B) < 2:
                 raise RankError(
                     f"out of memory with a single pair, of {failed.num_labels} target pieces: "

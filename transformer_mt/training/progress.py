@@ -67,7 +67,7 @@ def compare_with_best(progress: Progress, metric: float, settings: TrainingConfi
 # and the tokenizer's digest say what the data are.
 FREE_TO_CHANGE = {
     *("data_dir", "run_dir", "filters.on_bad_line", "tokenizer.from", "tokenizer.extend_from"),
-    *("training.device", "training.num_threads", "training.compile", "training.tensorboard"),
+    *("training.device", "training.num_threads", "training.sharding", "training.compile", "training.tensorboard"),
     *("training.max_steps", "training.patience", "training.keep_best", "training.keep_last"),
     *("training.log_every", "training.save_every", "training.validate_every"),
 }

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from transformer_mt.batches.packing import MicroBatch
-from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.distributed import Ranks, whole
 
 
 class Numbers(NamedTuple):
@@ -59,7 +59,7 @@ def update(
     smoothed, nll, num_batches = ranks.sum(sums)
 
     # clip the gradient; with a clip_norm of 0, only measure it
-    norm = nn.utils.clip_grad_norm_(parameters, clip_norm or math.inf)
+    norm = whole(nn.utils.clip_grad_norm_(parameters, clip_norm or math.inf))
 
     # one step: the fused optimizer changes nothing if `found_inf` is 1, so the host need not wait for this number
     is_finite = torch.isfinite(norm + smoothed)

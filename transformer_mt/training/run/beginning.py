@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.base.languages import EOS
@@ -14,11 +15,12 @@ from transformer_mt.batches.loader import BatchLayout, Loader, Position
 from transformer_mt.inference.fast import build_model, check_memory
 from transformer_mt.kernels.device import Device, check_c_compiler, choose_device, why_gpu_unused
 from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.models.transformer import Transformer
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.weights import use_own_cache
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.distributed import Ranks, shard
 from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.optimization import build_optimizer
@@ -79,21 +81,33 @@ def build_learner(
 
 
 def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, device: Device, ranks: Ranks) -> Learner:
-    """The model on the device, compiled if the settings say so, with its optimizer.
+    """The model on the device, sharded and compiled as the settings say, with its optimizer.
 
     Raises ConfigError if these settings cannot be compiled, or if there is no safe directory for compiled code.
     """
+    is_sharded = settings.sharding == "full" and ranks.size > 1
     on_gpu = device.torch_device.type == "cuda"
-    compiled = on_gpu and layout == "packed" if settings.compile == "auto" else settings.compile
+    compiled = on_gpu and layout == "packed" and not is_sharded if settings.compile == "auto" else settings.compile
     with ranks.together():
-        if settings.compile is True and layout == "padded":
+        if settings.compile is True and (layout == "padded" or is_sharded):
             raise ConfigError(
-                "training.compile=true needs training.layout=packed, because padded batches have too many shapes"
+                "training.compile=true needs training.layout=packed, because padded batches have too many shapes, and "
+                "training.sharding=none"
             )
         if compiled or on_gpu:  # on a GPU the loss is compiled in any case
             use_own_cache()
     loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, compiled)
+    if is_sharded:
+        shard(loss, _units(model), ranks, device.torch_device)
     return Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))
+
+
+def _units(model: Seq2Seq) -> list[nn.Module]:
+    """Modules that run `forward` once in a pass: sharded training gathers the parameters of one at a time."""
+    if not isinstance(model, Transformer):
+        return []
+    # Without a decoder layer's attention: it is also used outside of the layer, for the keys of the encoder's output.
+    return [*model.encoder, *(layer.feed_forward for layer in model.decoder_layers())]
 
 
 def _packed_fault(model: ModelConfig, device: Device) -> str:

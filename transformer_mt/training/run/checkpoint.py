@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from transformer_mt.storage.checksums import CONFIG, MODEL, check_model, checkpo
 from transformer_mt.storage.files import cure, flush_to_disk
 from transformer_mt.storage.records import versions
 from transformer_mt.storage.weights import (
+    check_shapes,
     copy_weights,
     model_weights,
     read_metadata,
@@ -29,7 +31,7 @@ from transformer_mt.storage.weights import (
 )
 from transformer_mt.text.tokenizer import Tokenizer, holds_tokenizer
 from transformer_mt.text.tokenizer_growth import old_parts
-from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.distributed import Ranks, sharded_like, whole
 from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress
 
@@ -39,21 +41,21 @@ FILES = (MODEL, TRAINING, STATE)
 
 @dataclass(frozen=True)
 class Tensors:
-    """The tensors of a checkpoint."""
+    """The tensors of a checkpoint, all shards together."""
 
     model: dict[str, Tensor]
     training: dict[str, Tensor]
 
     @classmethod
-    def of(cls, learner: Learner) -> "Tensors":
-        """The tensors of a learner, which are equal on all ranks."""
+    def of(cls, learner: Learner, ranks: Ranks = Ranks()) -> "Tensors":  # noqa: B008  # frozen
+        """Gather the tensors on the first rank. Every rank must call this; the other ranks get no tensors."""
         training = {
             f"optimizer.{key}.{name}": value
             for name, parameter in learner.model.named_parameters()
             for key, value in learner.optimizer.state[parameter].items()
         }
         training |= {f"average.{name}": average for name, average in learner.average.averages.items()}
-        return cls(model_weights(learner.model), training)
+        return cls(_gathered(model_weights(learner.model), ranks), _gathered(training, ranks))
 
 
 def save(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str, settings: TrainingConfig) -> None:
@@ -121,21 +123,25 @@ def load_progress(path: Path) -> Progress:
 
 
 def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: Ranks) -> None:
-    """Load weights, optimizer and moving average from a verified checkpoint.
+    """Load weights, optimizer and moving average from a verified checkpoint; each rank loads its shard.
 
     Raises UserError on every rank if a rank cannot read it, or if it has another tokenizer or other shapes.
     """
     with ranks.together():
         check_tokenizer(path, tokenizer_digest, "Prepare the data as before, or choose another run_dir")
-        training = read_tensors(path / TRAINING)
-        copy_weights(read_weights(path / MODEL), learner.model, path / MODEL)
+        weights, training = read_weights(path / MODEL), read_tensors(path / TRAINING)
+        check_shapes(weights, learner.model, path / MODEL)
+    for name, weight in model_weights(learner.model).items():
+        weight.copy_(sharded_like(weights[name], weight))
     parameters = dict(learner.model.named_parameters())
     for key, tensor in training.items():
         if key.startswith("optimizer."):
             _, state, name = key.split(".", 2)
-            learner.optimizer.state[parameters[name]][state] = tensor.to(parameters[name].device, copy=True)
+            like = parameters[name] if tensor.dim() else tensor  # single numbers, such as a step, are not sharded
+            shared = sharded_like(tensor, like)
+            learner.optimizer.state[parameters[name]][state] = shared.to(parameters[name].device, copy=True)
         elif (name := key.removeprefix("average.")) in learner.average.averages:
-            learner.average.averages[name].copy_(tensor)
+            learner.average.averages[name].copy_(sharded_like(tensor, parameters[name]))
 
 
 def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer: Tokenizer) -> None:
@@ -271,3 +277,13 @@ def point_best_at(run_dir: Path, step: int) -> None:
     partial.unlink(missing_ok=True)
     partial.symlink_to(checkpoint_path(run_dir, step).name)
     os.replace(partial, partial.with_name("best"))
+
+
+def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
+    """Gather one tensor after the other. Sharded ones go to the CPU, because they may not all fit on one device."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        together = whole(tensor)
+        if ranks.is_first:
+            found[name] = together if together is tensor else together.cpu()
+    return found

@@ -198,9 +198,10 @@ class Run:
 
     def save(self, progress: Progress) -> None:
         """Save a checkpoint. Every rank must call this. Raises UserError or OSError on every rank if it fails."""
+        tensors = Tensors.of(self._learner, self._ranks)
         with self._ranks.together():
             if self._ranks.is_first:
-                save(self._run_dir, Tensors.of(self._learner), progress, self._digest, self._settings)
+                save(self._run_dir, tensors, progress, self._digest, self._settings)
         self._saved = progress
 
     def end(self, progress: Progress) -> Progress:

@@ -29,7 +29,7 @@ from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig, ValidationMetric
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.distributed import Ranks, whole_parameters
 from transformer_mt.training.learning import BatchLoss, Learner
 from transformer_mt.training.out_of_memory import Room
 
@@ -164,7 +164,7 @@ def load_validation(
 def validate(learner: Learner, validation: Sequence[ValidationSet], ranks: Ranks) -> ValidationScores:
     """Scores of the model in training, with the moving average of its weights if there is one."""
     learner.loss.eval()
-    with learner.average.in_place_of_the_weights():
+    with learner.average.in_place_of_the_weights(), whole_parameters(learner.loss):
         scores = validate_model(learner.model, learner.device, validation, ranks)
     learner.loss.train()
     return scores
