@@ -35,15 +35,14 @@ BELOW = {
     "marian": {"models", "settings", "storage", "text"},
     "decoding": {"documents", "inference", "kernels", "marian", "models", "settings", "storage", "text"},
     "preparing": {"batches", "corpora", "marian", "settings", "storage", "text"},
-    "training/scale": {"batches", "kernels"},
-    "evaluation": {"corpora", "marian", "preparing", "settings", "storage", "text"},
+    "evaluation": {"corpora", "decoding", "marian", "preparing", "settings", "storage", "text"},
     "exporting": {"decoding", "marian", "models", "settings", "storage", "text"},
     "serving": {"decoding", "marian", "settings", "text"},
-    "training": {"batches", "kernels", "models", "settings", "training/scale"},
-    "terminal": {"corpora", "decoding", "evaluation", "marian", "settings", "storage", "text", "training/scale"},
+    "training": {"batches", "kernels", "models", "settings"},
+    "terminal": {"corpora", "decoding", "evaluation", "marian", "settings", "storage", "text", "training"},
     "training/run": {
         *("batches", "corpora", "decoding", "evaluation", "inference", "kernels", "marian", "models", "settings"),
-        *("storage", "text", "training", "training/scale"),
+        *("storage", "text", "training"),
     },
     "reporting": {"decoding", "evaluation", "models", "settings", "storage", "terminal"},
 }
@@ -108,7 +107,7 @@ def imports(source: str) -> list[tuple[str, str]]:
 
 
 def room_of(module: str) -> str:
-    """The room of a module, as in training/scale; of one of the porch, its name; "" for the package itself."""
+    """The room of a module, as in training/run; of one of the porch, its name; "" for the package itself."""
     first, *more = module.split(".")[1:] or [""]
     return f"{first}/{more[0]}" if more and f"{first}/{more[0]}" in BELOW else first
 
@@ -144,7 +143,7 @@ def test_imports_go_one_way(path):
         ("models/x.py", "from transformer_mt.decoding import search"),
         ("models/x.py", "from transformer_mt.inference.frozen import frozen"),
         ("kernels/x.py", "from transformer_mt.models.attention import attention"),
-        ("kernels/x.py", "from transformer_mt.training.scale.distributed import Ranks"),
+        ("kernels/x.py", "from transformer_mt.training.distributed import Ranks"),
         ("inference/x.py", "from transformer_mt.decoding.hypothesis import Hypothesis"),
         ("decoding/x.py", "from transformer_mt.terminal import cli"),
         ("settings/x.py", "from transformer_mt.storage.files import write_whole"),
@@ -152,7 +151,6 @@ def test_imports_go_one_way(path):
         ("evaluation/x.py", "def f():\n    from transformer_mt.training.loop import train"),
         ("training/x.py", "from transformer_mt.prepare import main"),
         ("training/x.py", "from transformer_mt.training.run.validation import validate"),
-        ("training/scale/x.py", "from transformer_mt.training.update import update"),
         ("training/x.py", "from transformer_mt import evaluate"),
         ("text/x.py", "from transformer_mt.terminal import cli"),
         ("storage/weights.py", "from transformer_mt.models.transformer import Transformer"),
@@ -177,7 +175,7 @@ def test_what_breaks_the_rules_is_found(file, source):
             "train.py",
             "from transformer_mt.settings.reading import load_config\nfrom transformer_mt.terminal import cli",
         ),
-        ("training/x.py", "from transformer_mt.training.scale.distributed import Ranks\nimport torch"),
+        ("training/x.py", "from transformer_mt.training.distributed import Ranks\nimport torch"),
         (
             "training/x.py",
             "from transformer_mt.version import __version__\nfrom transformer_mt.settings.corpus_settings import Split",

@@ -8,14 +8,13 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from transformer_mt.base.errors import CheckpointError, ConfigError, TokenizerError
-from transformer_mt.base.wording import counted
+from transformer_mt.base.errors import CheckpointError
 from transformer_mt.kernels.device import Device, check_c_compiler, choose_device
 from transformer_mt.preparing.prepared import check_data, files_of, validation_digest
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.settings.section import fingerprint
-from transformer_mt.settings.training_settings import VALIDATION_METRICS, AveragingConfig, TrainingConfig
+from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig
 from transformer_mt.storage.checksums import (
     CONFIG,
     COPIED_FROM_DATA,
@@ -27,7 +26,7 @@ from transformer_mt.storage.checksums import (
     saved_steps,
     write_sums,
 )
-from transformer_mt.storage.files import cure, own_name, write_whole
+from transformer_mt.storage.files import cure, write_whole
 from transformer_mt.storage.own_directory import temporary_directory
 from transformer_mt.storage.weights import read_metadata, save_weights, use_own_cache
 from transformer_mt.terminal import cli
@@ -42,9 +41,8 @@ from transformer_mt.training.run.candidates import (
     validate_candidates,
 )
 from transformer_mt.training.run.checkpoint import added_pieces, check_settings, check_tokenizer, load_progress
-from transformer_mt.training.run.run_record import on_data, say_of_data
+from transformer_mt.training.run.run_log import check_same_data
 from transformer_mt.training.run.validation import ValidationScores, load_validation, shown_metrics
-from transformer_mt.training.scale.distributed import Ranks
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,7 +73,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     newest = str((saved_steps(run_dir) or [0])[-1])  # looked up first, because training may still write checkpoints
     candidates = find_candidates(run_dir, config.averaging, config.training)
     model_dir, tokenizer = run_dir / "model", _tokenizer_of(run_dir, config)
-    _check_ours(model_dir, tokenizer)
+    _check_ours(model_dir)
     paths = sorted({path for candidate in candidates for path in candidate.paths})
     mixed_with = {candidate.initial for candidate in candidates if candidate.initial}
     _check_weights(paths, mixed_with, run_dir, config, tokenizer)
@@ -88,7 +86,9 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     if (was_mixed or former.get("made_from") == made_from) and not fault(model_dir, MODEL_FILES):
         print(f"{model_dir}: already averaged, {former['made_of']}")
         return
-    _say_what_is_missing(run_dir, gone, len(candidates[0].steps), config.averaging)
+    if gone:
+        what = "so it is not mixed with the trained weights, and only the first validation set counts"
+        print(f"warning: training.initialise_from={gone} is not there any more, {what}", file=sys.stderr)
     scores = _validate(candidates, config, paths[-1], tokenizer, device) if can_validate else []
     is_free = scores and config.averaging.choose == "auto"
     initial = initial_scores(candidates, scores)
@@ -116,17 +116,6 @@ def _tokenizer_of(run_dir: Path, config: Config) -> Tokenizer:
         raise CheckpointError(f"{run_dir / damage.name} {damage.what}. Copy it again from {config.data_dir}")
     TrainingLines.load(run_dir)  # raises an error now if the file is damaged, not after the validation
     return Tokenizer.load(run_dir)
-
-
-def _say_what_is_missing(run_dir: Path, gone: str | None, num_checkpoints: int, averaging: AveragingConfig) -> None:
-    """Say that the model from which training started is `gone`, and that there are fewer checkpoints than wanted."""
-    if gone:
-        what = "so it is not mixed with the trained weights, and only the first validation set counts"
-        print(f"warning: training.initialise_from={gone} is not there any more, {what}", file=sys.stderr)
-    asked = averaging.checkpoints
-    if averaging.choose != "moving_average" and num_checkpoints < asked:
-        of_them = counted(num_checkpoints, "checkpoint")
-        print(f"{run_dir} has {of_them} to average, fewer than averaging.checkpoints={asked}")
 
 
 def _check_weights(
@@ -160,10 +149,9 @@ def _validate(
             "data_dir=DIRECTORY naming the data of this run"
         )
     data, advice = {"valid": validation_digest(data_dir)}, "or average again with data_dir=DIRECTORY naming them"
-    _, changed = on_data(load_progress(newest), data, config.data_dir, training.accept_changed_data, advice)
-    say_of_data(changed, Ranks())
+    check_same_data(load_progress(newest), data, config.data_dir, advice)
     validation = load_validation(data_dir, tokenizer, config.corpus, config.model, training, config.decoding)
-    device = _device(device_name, training)
+    device = _device(device_name or training.device, training)
     width = max(len(str(candidate)) for candidate in candidates)
     columns = {name: max(5, len(VALIDATION_METRICS[name].name)) for name in shown_metrics(training.metric)}
     others = {each.name: max(9, len(each.name) + 5) for each in validation[1:]}
@@ -189,14 +177,8 @@ def _gains(before: ValidationScores, after: ValidationScores) -> str:
     return f"fine-tuning changed BLEU {', and '.join(said)}"
 
 
-def _device(name: str | None, training: TrainingConfig) -> Device:
-    """Return the named device; else that of training or, if it is missing, the best one here. Raises ConfigError."""
-    try:
-        device = choose_device(name or training.device, training.precision, training.num_threads)
-    except ConfigError:
-        if name is not None:
-            raise
-        device = choose_device("auto", training.precision, training.num_threads)
+def _device(name: str, training: TrainingConfig) -> Device:
+    device = choose_device(name, training.precision, training.num_threads)
     if device.torch_device.type == "cuda":  # the loss is compiled for it
         check_c_compiler()
         use_own_cache()
@@ -252,20 +234,12 @@ def _write(
         raise CheckpointError(f"{model_dir} cannot be written ({error}); {cure(error)}") from None
 
 
-def _check_ours(model_dir: Path, tokenizer: Tokenizer) -> None:
-    """Raises CheckpointError unless the place is free, or has a complete or incomplete model of this run."""
+def _check_ours(model_dir: Path) -> None:
+    """Raises CheckpointError unless the place is free, or has a complete or incomplete model."""
     if model_dir.exists() and not model_dir.is_dir():
         raise CheckpointError(f"{model_dir} is not a directory; nothing was changed. Move it away, and average again")
     names = sorted(os.listdir(model_dir)) if model_dir.is_dir() else []
-    place = model_dir.resolve()
-    was_killed = place.with_name(own_name(place.name)).is_dir()  # while `average` wrote the first model
-    if not names or was_killed or "updates" in read_metadata(model_dir / MODEL):
-        return
-    try:
-        is_ours = Tokenizer.load(model_dir).digest == tokenizer.digest
-    except (OSError, TokenizerError):
-        is_ours = False
-    if not is_ours:
+    if names and SUMS not in names and "updates" not in read_metadata(model_dir / MODEL):
         raise CheckpointError(
             f"{model_dir} contains {names[0]}, and `average` did not write this directory; nothing was changed. Move "
             "the directory away, and average again"

@@ -79,20 +79,16 @@ def write_corpus(output: Path, pairs: Sequence[tuple[str, str]], sizes: Mapping[
         for column, language in enumerate(("en", "de")):
             lines = "".join(pair[column] + "\n" for pair in chosen)
             paths[output / f"{part}.{language}"] = lines.encode()
-    complete = [path for path, content in paths.items() if path.is_file() and path.read_bytes() == content]
-    if len(complete) == len(paths):
-        print(f"{output} is already complete: {described}; nothing to do.", flush=True)
-        return
-    for path in paths:
-        if os.path.lexists(path) and path not in complete:
+    for path, content in paths.items():
+        if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == content):
             raise UserError(
                 f"{path} exists, but is not the file of a corpus of {described}; nothing was changed. Move it "
                 "away, or choose another directory"
             )
     output.mkdir(parents=True, exist_ok=True)
-    for path, content in paths.items():
-        write_whole(path, content)
-    print(f"Wrote {output}: {described} of synthetic English and German.", flush=True)
+    for path in [path for path in paths if not path.exists()]:
+        write_whole(path, paths[path])
+    print(f"{output}: {described} of synthetic English and German", flush=True)
 
 
 if __name__ == "__main__":

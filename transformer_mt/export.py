@@ -11,14 +11,10 @@ from typing import Literal, assert_never, get_args
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
-from transformer_mt.decoding.engine import Engine, Sentence
+from transformer_mt.decoding.engine import Engine
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.evaluation.evaluated_texts import read_validation_set
-from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.exporting.trained_model import SUPPORTED, Trained, random_pairs, read_trained, unsupported_setting
-from transformer_mt.preparing.prepared import read_prepared
-from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.checksums import SUMS, read_sums, write_sums
 from transformer_mt.storage.files import write_json
 from transformer_mt.storage.own_directory import replacing_directory
@@ -28,7 +24,7 @@ Format = Literal["ctranslate2", "huggingface"]
 QUANTIZATIONS = ["float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16"]
 
 MARK = "export.json"  # marks a directory as an export, which `export` may replace
-COMPARED, TRANSLATED = 16, 100  # number of pairs of random pieces, and of sentences of the validation set
+COMPARED = 16  # pairs of random pieces
 LARGEST_DIFFERENCE = 1e-3  # of a token's log-probability in fp32, in nats; below -1 nat, relative to its size
 
 
@@ -39,8 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "Reads a model, and writes it in another format, with its tokenizer, to a directory.\n"
         "  ctranslate2  for `translate --engine ctranslate2` and for CTranslate2 itself: model.bin, the vocabularies,\n"
         "               the tokenizer, and config.json, with the model's decoding settings as arguments of\n"
-        "               translate_batch. `export` compares its translations of some sentences of the validation\n"
-        "               set with those of the original model.\n"
+        "               translate_batch.\n"
         "  huggingface  for MarianMTModel and MarianTokenizer of transformers: only models with model.norm=post and\n"
         "               model.activation=relu, gelu or swish.\n"
         "  argos        an .argosmodel, which Argos Translate and LibreTranslate install: one file, which contains an\n"
@@ -93,7 +88,6 @@ def export(
             settings = trained.config.model.max_positions, trained.config.decoding.alignment_layer
             exported = CTranslate2Engine(directory, *settings, device="cpu")
             compare(translator.engine, exported, trained, quantization)
-            print(agreement(translator.engine, exported, trained, output_dir))
         mark = {"format": format, "quantization": quantization, "model": str(model_dir)}
         write_json(directory / MARK, mark)
         files = list(directory.iterdir())
@@ -181,39 +175,6 @@ def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -
             f"the exported model computes other numbers: a log-probability differs by {difference:.1e}, which is more "
             "than rounding explains; nothing was written. Please report this"
         )
-
-
-def agreement(ours: Engine, theirs: Engine, trained: Trained, output_dir: Path) -> str:
-    """Say how similar two engines' greedy translations of the validation set are, or how to measure the export."""
-    config = trained.config
-    sentences = [Sentence(source) for source in validation_sources(trained, TRANSLATED)]
-    if not sentences:
-        return (
-            f"{config.data_dir} has no validation set for this tokenizer: measure the quality of the export with "
-            f"`python -m transformer_mt.evaluate {output_dir} --engine ctranslate2`"
-        )
-    greedy = DecodingConfig(beam_size=1, max_extra_length=config.decoding.max_extra_length)
-    decode = trained.tokenizer.decode_target
-    expected, found = (  # the text is empty where the numbers are not finite
-        ["".join(decode(best.tokens) for best in bests) for bests in engine.translate(sentences, greedy)]
-        for engine in (ours, theirs)
-    )
-    same = sum(a == b for a, b in zip(expected, found, strict=True))
-    # The chrF of texts without a character is 0.
-    likeness = 100.0 if found == expected else corpus_score("chrf", found, expected)
-    return (
-        f"{same} of {len(sentences)} greedy translations of the validation set are the same as the model's; "
-        f"chrF between both is {likeness:.1f} (100 = equal)"
-    )
-
-
-def validation_sources(trained: Trained, count: int) -> list[list[int]]:
-    """The ids of the first non-blank sentences of the validation set; none if data_dir has another tokenizer."""
-    prepared = read_prepared(Path(trained.config.data_dir))
-    if prepared is None or prepared.tokenizer_digest != trained.tokenizer.digest:
-        return []
-    sentences = trained.tokenizer.encode_source(read_validation_set(prepared.directory).sources[:count])
-    return [sentence for sentence in sentences if 1 < len(sentence) <= trained.config.model.max_positions]
 
 
 if __name__ == "__main__":

@@ -34,7 +34,6 @@ from transformer_mt.settings.choosing import (
     choose_tuning,
     model_settings,
     new_configuration,
-    reached,
     tuned_configuration,
 )
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
@@ -140,7 +139,6 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
     sizes = candidates(text)
     models = [TransformerConfig(**model_settings(size)) for size in sizes]
     chosen = choose(text, minutes, dict(zip(sizes, measured_speeds(models, measures, "muon"), strict=True)))
-    print(f"for comparison, English to German on one core: {reached(text)}")
     content = new_configuration(corpus, text, share, num_held, chosen, name)
     return content, f"{chosen.size}, {chosen.max_steps:,} updates, about {duration(chosen.seconds)}"
 
@@ -293,14 +291,14 @@ def num_characters(measures: TextMeasures) -> int:
 def measured_speeds(models: Sequence[ModelConfig], measures: TextMeasures, optimizer: Optimizer) -> list[float]:
     """Return the target tokens a second of each model on this machine, for random sentences as long as in the text."""
     # Imported here, because it imports PyTorch: mistakes in the text are told at once.
-    from transformer_mt.training.run.estimate import trial
+    from transformer_mt.training.run.beginning import tokens_per_second
 
     found = []
     longest = min([LONGEST, *(model.max_positions for model in models)])
     lengths = random_lengths(measures.source, longest), random_lengths(measures.target, longest)
     training = TrainingConfig(tokens_per_batch=1024, optimizer=optimizer, clip_norm=1.0)
     for model in models:
-        speed = trial(model, training, 4000, lengths, SECONDS / 4).tokens_per_second
+        speed = tokens_per_second(model, training, 4000, lengths, SECONDS / 4)
         layers = f"{model.encoder_layers}+{model.decoder_layers} layers, width {model.d_model}"
         print(f"{layers}: {speed:,.0f} target tokens a second on this machine", flush=True)
         found.append(speed)

@@ -196,7 +196,7 @@ def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
     if prepared is not None:
         tests = [file for name in config.corpus.test for file in files_of(f"test/{name}")]
         check_data(directory, (*trained_on(directory), *tests))
-        changes = _changes(prepared, config, digests)
+        changes = changed_settings(prepared, config, digests)
     if prepared is None or changes:
         raise CorpusError(
             f"{directory} cannot be used for this experiment: {'; '.join(changes)}. Choose another data_dir, or "
@@ -209,7 +209,8 @@ def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
     return True
 
 
-def _changes(prepared: Prepared, config: Config, digests: dict[str, str]) -> list[str]:
+def changed_settings(prepared: Prepared, config: Config, digests: dict[str, str]) -> list[str]:
+    """Say in which settings and texts the prepared data differ from the configuration and the digests of its texts."""
     same, added = prepared.same_tokenizer(config.tokenizer), _added_corpora(prepared, digests)
     if added and isinstance(config.corpus.train, tuple):
         before = tuple(text for text in config.corpus.train if f"train/{text.name}" not in added)
@@ -284,33 +285,29 @@ def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -
     (directory / SUMMARY).unlink()
 
 
-def _existing_tokenizer(path: str, config: Config) -> Tokenizer:
-    """Load and check the tokenizer at this path. Prints a warning if it changes text."""
-    tokenizer, settings = open_existing(as_model_dir(Path(path))), config.tokenizer
+def _opened_tokenizer(path: str, key: str, settings: TokenizerConfig) -> Tokenizer:
+    """Load and check the tokenizer at this path, the value of `key`. Prints a warning if it changes text."""
+    tokenizer = open_existing(as_model_dir(Path(path)), key)
     check_fits(tokenizer, settings)
-    check_symbols(tokenizer, settings, config.corpus.tags)
-    check_kept(tokenizer, config.training.modifiers.protect)
-    print(f"using the tokenizer {path}", flush=True)
     for warning in tokenizer_warnings(tokenizer):
         print(f"warning: {warning}", file=sys.stderr)
     return tokenizer
 
 
-def _tokenizer_to_extend(settings: TokenizerConfig) -> Tokenizer | None:
-    """Load and check the tokenizer of extend_from, if one is named. Prints a warning if it changes text."""
-    if settings.extend_from is None:
-        return None
-    old = open_existing(as_model_dir(Path(settings.extend_from)), "tokenizer.extend_from")
-    check_fits(old, settings)
-    for warning in tokenizer_warnings(old):
-        print(f"warning: {warning}", file=sys.stderr)
-    return old
+def _existing_tokenizer(path: str, config: Config) -> Tokenizer:
+    """Load the tokenizer that is used unchanged."""
+    tokenizer = _opened_tokenizer(path, "tokenizer.from", config.tokenizer)
+    check_symbols(tokenizer, config.tokenizer, config.corpus.tags)
+    check_kept(tokenizer, config.training.modifiers.protect)
+    print(f"using the tokenizer {path}", flush=True)
+    return tokenizer
 
 
 def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilters) -> Tokenizer:
     """Train a tokenizer on an even sample of all corpora, without pairs that the text filters remove."""
     settings, skip_bad = config.tokenizer, config.filters.on_bad_line == "skip"
-    old = _tokenizer_to_extend(settings)  # first, because an error now is better than one after the training
+    path = settings.extend_from  # opened first, because an error now is better than one after the training
+    old = None if path is None else _opened_tokenizer(path, "tokenizer.extend_from", settings)
     languages = [config.corpus.languages_of(text) for text in config.corpus.training_corpora]
 
     def stays(corpus: int, pair: tuple[str, str]) -> bool:
@@ -329,7 +326,7 @@ def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilte
     tokenizer = extended(old, trained, settings, _symbols(config))
     check_symbols(tokenizer, settings, config.corpus.tags)
     added = tokenizer.target_vocab_size - old.target_vocab_size
-    print(f"the tokenizer {settings.extend_from} got {counted(added, 'new piece')}", flush=True)
+    print(f"the tokenizer {path} got {counted(added, 'new piece')}", flush=True)
     return tokenizer
 
 

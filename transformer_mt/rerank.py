@@ -7,7 +7,6 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.base.errors import ConfigError, CorpusError, UserError
@@ -30,67 +29,38 @@ length counts the pieces and the end of the sentence. length_penalty is 1 unless
 
 With --tune REFERENCE, give the lists of a validation set: `rerank` tries all combinations of weights, and prints the
 best by BLEU. To choose the values to try, write for example channel=0,0.5,1 length_penalty=1.
-If NAME is the log-probability under a model of the reverse direction, this is the noisy channel reranking of
-Yee et al. 2019.
 
 With --closest REFERENCE instead of weights, `rerank` writes for each line the translation with the highest BLEU of this
 sentence against the same line of REFERENCE. This is for distilling: a small model learns from such translations of its
 training text (the interpolation of Kim and Rush 2016, section 3.3)."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A translation of a line, with the numbers from which its score is computed."""
-
-    text: str
-    length: float
-    """The number of its pieces, including the end of the sentence."""
-    log_probs: Mapping[str, float]
-    """Log-probabilities or other scores, by name."""
-
-
-@dataclass(frozen=True)
-class Weights:
-    """The weight of each log-probability, by name, and the exponent of the length."""
-
-    of: Mapping[str, float]
-    length_penalty: float = 1.0
-
-    @classmethod
-    def read(cls, settings: Sequence[str]) -> "Weights":
-        """Read settings such as channel=0.5; the default of log_prob is 1. Raises ConfigError, also for repetition."""
-        given: dict[str, float] = {}
-        for setting in settings:
-            name, _, written = setting.partition("=")
-            if not name or name in given:
-                raise ConfigError(f"{cut(setting)}: give a name, and each name only once, as in channel=0.5")
-            try:
-                given[name] = float(written)
-            except ValueError:
-                raise ConfigError(f"{cut(setting)}: write NAME=NUMBER, as in channel=0.5") from None
-        found = {"log_prob": 1.0, "length_penalty": 1.0, **given}
-        length_penalty = found.pop("length_penalty")
-        return cls(found, length_penalty)
-
-    def score(self, candidate: Candidate) -> float:
-        """Return sum(weight * log-probability) / length ** length_penalty; NaN if the result is not finite."""
-        total = sum(weight * candidate.log_probs[name] for name, weight in self.of.items())
+def read_weights(settings: Sequence[str]) -> dict[str, float]:
+    """Read settings such as channel=0.5. The default of log_prob and length_penalty is 1. Raises ConfigError."""
+    given: dict[str, float] = {}
+    for setting in settings:
+        name, _, written = setting.partition("=")
+        if not name or name in given:
+            raise ConfigError(f"{cut(setting)}: give a name, and each name only once, as in channel=0.5")
         try:
-            score = total / math.pow(candidate.length, self.length_penalty)
-        except (OverflowError, ZeroDivisionError, ValueError):
-            return math.nan
-        return score if math.isfinite(score) else math.nan
+            given[name] = float(written)
+        except ValueError:
+            raise ConfigError(f"{cut(setting)}: write NAME=NUMBER, as in channel=0.5") from None
+    return {"log_prob": 1.0, "length_penalty": 1.0, **given}
 
-    def best(self, lists: NBestList, candidates: Sequence[Candidate]) -> str:
-        """Return the text of the first candidate with the best score. Raises ConfigError if a score is not finite."""
-        scores = [self.score(candidate) for candidate in candidates]
-        if any(map(math.isnan, scores)):
-            given = {**self.of, "length_penalty": self.length_penalty}
-            raise ConfigError(
-                f"{lists.place}: with {' '.join(f'{name}={value:g}' for name, value in given.items())}, the score of a "
-                "translation is not finite: give weights and a length penalty closer to 1"
-            )
-        return candidates[scores.index(max(scores))].text
+
+def best(lists: NBestList, weights: Mapping[str, float]) -> str:
+    """Return the first translation with the highest score. Raises CorpusError if one lacks one of the numbers."""
+    of = {name: weight for name, weight in weights.items() if name != "length_penalty"}
+
+    def score(rank: int) -> float:
+        total = sum(weight * lists.number(rank, name) for name, weight in of.items())
+        try:
+            return total / math.pow(lists.length(rank), weights["length_penalty"])
+        except (ArithmeticError, ValueError):  # with a length penalty far from 1
+            return -math.inf
+
+    return lists.texts[max(range(len(lists.texts)), key=score)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -102,34 +72,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise UserError("--closest chooses without weights: leave out the weights and --tune, or leave out --closest")
     if arguments.tune is not None:
         return _tune(arguments, lines)
-    if arguments.closest is not None:
-        line_input.write_output(lines, _closest(arguments, lines))
-        return 0
-    if not arguments.weights:
+    if not arguments.weights and arguments.closest is None:
         raise ConfigError(
             "give a weight for each field added by `score --add`, such as channel=0.5: --tune REFERENCE finds the best "
             "weights on a validation set"
         )
-    weights = Weights.read(arguments.weights)
-
-    def written() -> Iterator[tuple[int, list[str]]]:
-        first_line = 1
-        for block in lines.blocks:
-            lists = n_best_lists(block, str(arguments.lists), first_line)
-            yield len(block), [f"{weights.best(each, _candidates(each, weights))}\n" for each in lists]
-            first_line += len(block)
-
-    line_input.write_output(lines, written())
+    line_input.write_output(lines, _chosen(arguments, lines))
     return 0
 
 
-def _closest(arguments: argparse.Namespace, lines: LineInput) -> Iterator[tuple[int, list[str]]]:
-    """The number of lines of each block, and the translations that are closest to the references."""
-    first_line = 1
-    for block, references in line_input.beside(lines, arguments.closest, arguments.errors):
+def _chosen(arguments: argparse.Namespace, lines: LineInput) -> Iterator[tuple[int, list[str]]]:
+    """The number of lines of each block, and the translations with the best scores or closest to the references."""
+    weights, path, first_line = read_weights(arguments.weights), arguments.closest, 1
+    pairs = line_input.beside(lines, path, arguments.errors) if path else ((block, None) for block in lines.blocks)
+    for block, references in pairs:
         lists = n_best_lists(block, str(arguments.lists), first_line)
-        texts = [[" ".join(each["translation"].splitlines()) for each in found.translations] for found in lists]
-        yield len(block), [f"{text}\n" for text in closest(texts, references, arguments.language)]
+        if references is None:
+            texts = [best(each, weights) for each in lists]
+        else:
+            texts = closest([each.texts for each in lists], references, arguments.language)
+        yield len(block), [f"{text}\n" for text in texts]
         first_line += len(block)
 
 
@@ -142,41 +104,24 @@ def _tune(arguments: argparse.Namespace, lines: LineInput) -> int:
         references += beside
     if not lists:
         raise CorpusError(f"{arguments.lists} contains no n-best lists; give a file by `translate --json n_best=N`")
-    choices = [(keys, Weights.read(keys)) for keys in choices_of(_grid(arguments.weights, lists[0]))]
-    candidates = [_candidates(each, choices[0][1]) for each in lists]
+    choices = [(keys, read_weights(keys)) for keys in choices_of(_grid(arguments.weights, lists[0]))]
 
-    def chosen(weights: Weights) -> list[str]:
-        return [weights.best(*pair) for pair in zip(lists, candidates, strict=True)]
+    def chosen(weights: Mapping[str, float]) -> list[str]:
+        return [best(each, weights) for each in lists]
 
-    first = corpus_score("bleu", [each[0].text for each in candidates], references, arguments.language)
+    first = corpus_score("bleu", [each.texts[0] for each in lists], references, arguments.language)
     print(f"validation set  bleu {first:5.2f}  the first of each list, without reranking", flush=True)
     tuned = tune(choices, chosen, references, "bleu", arguments.language)
     print(f"best on the {counted(tuned.num_lines, 'line')} of the validation set: {' '.join(tuned.chosen)}")
     alone = [
         trial
         for trial, (_, weights) in zip(tuned.trials, choices, strict=True)
-        if not any(weight for name, weight in weights.of.items() if name != "log_prob")
+        if not any(weight for name, weight in weights.items() if name not in ("log_prob", "length_penalty"))
     ]
     if alone and tuned.trials[tuned.best] not in alone:
         without = max(alone, key=lambda trial: trial.score)
         print(f"without the other models, the best is bleu {without.score:.2f}: {' '.join(without.settings)}")
     return 0
-
-
-def _candidates(lists: NBestList, weights: Weights) -> list[Candidate]:
-    """Return the translations of a line, with the numbers for which `weights` has a weight.
-
-    If another program wrote a translation with line breaks (of any kind), each becomes a space: so line n of the
-    output belongs to line n of the source. Raises CorpusError if a translation lacks one of the numbers.
-    """
-    return [
-        Candidate(
-            " ".join(translation["translation"].splitlines()),
-            lists.length(rank),
-            {name: lists.number(rank, name) for name in weights.of},
-        )
-        for rank, translation in enumerate(lists.translations)
-    ]
 
 
 def _grid(given: Sequence[str], lists: NBestList) -> list[str]:

@@ -22,11 +22,6 @@ Writes one line for each pair: the log-probability of the target given the sourc
 mean over the subword pieces of the target. The end of the sentence counts as a piece.
 With --json, each line is an object: line, log_prob, average, and tokens (a list of piece and log_prob).
 
-If both sentences of a pair are blank, the log-probability is 0, as when `translate` reads a blank line. If only
-one is blank, it is scored as a sentence that consists of its end only. The tokenizer cuts each text into pieces.
-The model may have produced the same text from other pieces; `translate --json` reports the probability of these
-pieces, and --pieces scores them.
-
 With --add NAME, the second file (or standard input) contains n-best lists from `translate --json n_best=N`, one
 line for each line of SOURCE. `score` writes the lists with a further field NAME in each translation: its
 log-probability under this model. --reverse is for a model of the reverse direction, and gives the log-probability

@@ -2,10 +2,10 @@
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
-from operator import mul
 from pathlib import Path
 
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, RankError, TrainingError
@@ -17,10 +17,11 @@ from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_p
 from transformer_mt.batches.loader import BatchLayout, Loader
 from transformer_mt.batches.modifier_sampling import ModifierSampler
 from transformer_mt.kernels.device import Device
+from transformer_mt.prepare import changed_settings
 from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, dump_config, load_config
-from transformer_mt.settings.training_settings import ModifiersConfig, TrainingConfig
+from transformer_mt.settings.training_settings import ModifiersConfig
 from transformer_mt.storage.checksums import checkpoint_path, saved_steps
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
@@ -28,23 +29,21 @@ from transformer_mt.terminal import cli
 from transformer_mt.terminal.cli import run_all_stages
 from transformer_mt.text.protection import check_kept
 from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.training.distributed import Ranks, all_ranks
 from transformer_mt.training.loop import train
+from transformer_mt.training.out_of_memory import is_out_of_memory
 from transformer_mt.training.progress import Progress, is_trained, may_change
 from transformer_mt.training.run.beginning import build_learner, choose_layout, choose_rank_device
 from transformer_mt.training.run.checkpoint import (
-    Saver,
     check_settings,
     finish_saving,
     load_progress,
     newest_whole_checkpoint,
     point_best_at,
 )
-from transformer_mt.training.run.estimate import estimate, updates_of
-from transformer_mt.training.run.run_record import copy_from_data, on_data, record_start, say_of_data
+from transformer_mt.training.run.run_log import check_same_data, copy_from_data, record_start
 from transformer_mt.training.run.running import Run
 from transformer_mt.training.run.validation import ValidationSet, load_validation, validate
-from transformer_mt.training.scale.distributed import Ranks, all_ranks
-from transformer_mt.training.scale.out_of_memory import is_out_of_memory
 
 OWNER = Owner("train", "trains here", "choose another run_dir")
 
@@ -59,16 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment")
     cli.add_settings(parser, "change a setting, for example training.max_steps=200")
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument(
+    parser.add_argument(
         "--all", action="store_true", help="prepare the corpus first, then train, average and evaluate the model"
     )
-    instead.add_argument(
-        "--estimate", action="store_true", help="print how much time, memory and disk training takes; train nothing"
-    )
     arguments = parser.parse_intermixed_args(argv)
-    if arguments.all or arguments.estimate:
-        return (_run_all_stages if arguments.all else _print_estimate)(arguments.config, arguments.overrides)
+    if arguments.all:
+        return _run_all_stages(arguments.config, arguments.overrides)
     with all_ranks() as ranks:
         try:
             with ranks.together():
@@ -80,6 +75,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             if ranks.is_first or isinstance(error, RankError):
                 raise
             return 2  # the first rank has the same error, and prints it
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise RankError(
+                "out of memory: lower training.tokens_per_batch, in a new run_dir; to keep the size of an update, "
+                "leave training.tokens_per_update as it is"
+            ) from None
     if signum:
         command = cli.command("train", arguments.config, *arguments.overrides)
         ranks.say(f"To resume: {shlex.join(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
@@ -94,28 +96,10 @@ def _run_all_stages(config: str, overrides: Sequence[str]) -> int:
     return run_all_stages(config, overrides, settings.run_dir, bool(settings.corpus.test), command)
 
 
-def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:
-    """Make a few updates, as a new run would make them, and print what all of them take. Leaves run_dir alone."""
-    if num_processes():
-        raise ConfigError("--estimate is for one process: start it without torchrun")
-    config, ranks = load_config(config_path, overrides), Ranks()
-    settings, data_dir = config.training, Path(config.data_dir)
-    with _lack_of_memory_explained(settings):
-        tokenizer = _prepared_tokenizer(data_dir, config, ranks)
-        device = choose_rank_device(settings, ranks)
-        layout = choose_layout(settings, config.model, device)
-        loader = _loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, layout)
-        learner = build_learner(config.model, settings, tokenizer, None, layout, device, ranks)
-        if len(loader.stages) > 1:
-            print(f"measured with the text of the first of {len(loader.stages)} stages:")
-        print(estimate(learner, updates_of(loader), settings, ranks).said(settings, device.description))
-    return 0
-
-
 def train_run(config: Config, ranks: Ranks) -> int:
     """Train until the end, or until a signal stops it. Returns the number of the signal, or 0."""
     run_dir, data_dir = Path(config.run_dir), Path(config.data_dir)
-    with _lack_of_memory_explained(config.training), ExitStack() as held:
+    with ExitStack() as held:
         with ranks.together():
             tokenizer = _prepared_tokenizer(data_dir, config, ranks)
             data = data_digests(data_dir) if ranks.is_first else {}
@@ -134,20 +118,6 @@ def train_run(config: Config, ranks: Ranks) -> int:
         return _train(config, corpus, validation, data, path, device, ranks)
 
 
-@contextmanager
-def _lack_of_memory_explained(settings: TrainingConfig) -> Iterator[None]:
-    """Inside this context, an error for lack of memory becomes a RankError that says what to do."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise RankError(
-            f"out of memory: lower training.tokens_per_batch={settings.tokens_per_batch}, in a new run_dir; to "
-            "keep the size of an update, leave training.tokens_per_update as it is"
-        ) from None
-
-
 def _train(
     config: Config,
     corpus: EncodedCorpus,
@@ -160,7 +130,7 @@ def _train(
     """Train from the checkpoint at `path`, or from the beginning. Returns the number of the stopping signal, or 0."""
     settings, tokenizer, run_dir = config.training, validation[0].tokenizer, Path(config.run_dir)
     with ranks.together():
-        progress, changed = _progress_at(path, config, data, device)
+        progress = _progress_at(path, config, data, device)
     if is_trained(progress, settings):
         more = progress.step >= settings.max_steps and may_change("training.max_steps", settings)
         how = "; to continue, raise training.max_steps" if more else ""
@@ -171,15 +141,14 @@ def _train(
     learner = build_learner(config.model, settings, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
         copy_from_data(Path(config.data_dir), tokenizer, run_dir)
-    record_start(run_dir, progress, changed, settings.seed, device, ranks)
+    record_start(run_dir, progress, settings.seed, device, ranks)
     hardware = device.description + (f", {ranks.size} ranks" if ranks.size > 1 else "")
     num_weights = sum(parameter.numel() for parameter in learner.model.parameters())
-    ranks.say(f"{run_dir}: {num_weights:,} parameters, {_pairs(loader)}, {hardware}")
+    ranks.say(f"{run_dir}: {num_weights:,} parameters, {counted(sum(corpus.sizes), 'pair')}, {hardware}")
     if progress.step:
         ranks.say(f"resuming from update {progress.step}{_in_stage(progress, loader)}")
-        say_of_data(changed, ranks)
-    saver = Saver(run_dir, learner, tokenizer.digest, settings, progress, ranks)
-    run = Run(saver, lambda pairs: described(places_of_pairs(Path(config.data_dir), pairs)))
+    places = partial(places_of_pairs, Path(config.data_dir))
+    run = Run(run_dir, learner, tokenizer.digest, settings, progress, ranks, lambda pairs: described(places(pairs)))
     measure = partial(validate, learner, validation, ranks)
     progress, signum = train(learner, loader, measure, settings, progress, run, ranks)
     summary = f"{run_dir}: {_summary(progress, settings.metric)}"
@@ -189,15 +158,16 @@ def _train(
     return signum
 
 
-def _progress_at(path: Path | None, config: Config, data: dict[str, str], device: Device) -> tuple[Progress, list[str]]:
-    """The progress in the checkpoint at `path`, or that of a new run, and which of its data have changed."""
+def _progress_at(path: Path | None, config: Config, data: dict[str, str], device: Device) -> Progress:
+    """The progress in the checkpoint at `path`, or that of a new run. Raises CheckpointError for other data."""
     if path:
         check_settings(path, config.model, "Set the values that it was trained with, or choose another run_dir")
     begun = load_progress(path) if path else None
     layout = choose_layout(config.training, config.model, device, begun.layout if begun else None)
     progress = begun or Progress(layout=layout, model=config.model.model_dump())
-    advice = "choose another run_dir, or set training.accept_changed_data=true to resume with the new data"
-    return on_data(progress, data, config.data_dir, config.training.accept_changed_data, advice)
+    advice = "or choose another run_dir, where training.initialise_from can start a run with the weights of this one"
+    check_same_data(progress, data, config.data_dir, advice)
+    return replace(progress, data=data)
 
 
 def _next(config: Config) -> str:
@@ -235,16 +205,6 @@ def _in_stage(progress: Progress, loader: Loader) -> str:
     return f", in stage {progress.position.stage + 1} of {num_stages}" if num_stages > 1 else ""
 
 
-def _pairs(loader: Loader) -> str:
-    """The number of pairs, and that of an epoch of each stage if weights make it different, as text."""
-    sizes = loader.corpus.sizes
-    in_epoch = [round(sum(map(mul, sizes, stage.weights))) for stage in loader.stages]
-    pairs = counted(sum(sizes), "pair")
-    if len(in_epoch) > 1:
-        return f"{pairs} ({', then '.join(f'{number:,}' for number in in_epoch)} in an epoch)"
-    return pairs if in_epoch == [sum(sizes)] else f"{pairs} ({in_epoch[0]:,} in an epoch)"
-
-
 def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokenizer:
     """Load the tokenizer. Raises CorpusError if the data are incomplete, damaged, or made with other settings."""
     advice = "run `python -m transformer_mt.prepare` with this configuration"
@@ -253,15 +213,9 @@ def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokeniz
         raise CorpusError(f"{data_dir} is not prepared: {advice}")
     if ranks.is_first:  # one rank reads all files; if it fails, all stop
         check_data(data_dir, trained_on(data_dir))
-    same = {
-        "corpus": prepared.corpus.without_weights == config.corpus.without_weights,
-        "filters": prepared.filters_for(config.filters) == config.filters,
-        "tokenizer": prepared.same_tokenizer(config.tokenizer),
-    }
-    for section in [section for section, is_same in same.items() if not is_same]:
-        raise CorpusError(f"{data_dir} was prepared with another {section}: choose another data_dir, and {advice}")
-    for change in prepared.tokenizer_changes(config.tokenizer):
-        raise CorpusError(f"{data_dir} was prepared differently: {change}. Choose another data_dir, and {advice}")
+    if changes := changed_settings(prepared, config, {}):
+        changed = "; ".join(changes)
+        raise CorpusError(f"{data_dir} was prepared differently: {changed}. Choose another data_dir, and {advice}")
     tokenizer = prepared.load_tokenizer()
     check_kept(tokenizer, config.training.modifiers.protect)
     return tokenizer

@@ -46,19 +46,10 @@ much shorter than in training for such a source), at_limit (true: cut off at the
 of: empty, copied, untranslated, repeated, numbers; the last one means other numbers than in the source, and the
 field numbers then lists which are missing and which are invented).
 
-If a line has more sentences or more pieces than usual in training, it is split at ends of sentences, and the
-translations are joined again (split_sentences=auto; always and never are the other choices). A sentence with
-more pieces than model.max_positions is translated in parts, with a warning. White space and bullets, such as "- ",
-around the text of a line stay. At the end, a summary on standard error gives the number of lines, how many were
-split, and which translations you should check; --quiet leaves it out.
-
-With --input FILE --output FILE, `translate` keeps the translations in parts, in the directory FILE.parts, until all
-are complete. You can stop or kill the command at any time: the same command resumes. If torchrun starts several
-processes, they share the parts: one process on each GPU, on one machine or several.
-
-With --format html, xml, srt or po, `translate` reads a complete document, translates its text, and writes the
-document with all its tags, times and comments. The summary then names texts instead of lines: their numbers, and how
-they begin.
+Long lines are split at ends of sentences. At the end, a summary on standard error gives the number of lines, and
+which translations you should check. With --input FILE --output FILE you can stop or kill the command at any time: the
+same command resumes. With --format html, xml, srt or po, `translate` reads a complete document, translates its text,
+and writes the document with all its tags, times and comments.
 
 The exit status is 0 for success, 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM. After either
 signal, standard output ends with a complete line, and the file of --output is unchanged."""

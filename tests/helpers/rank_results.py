@@ -12,12 +12,12 @@ from transformer_mt.batches.loader import Position, split_evenly
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.reading import load_config
 from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.training.distributed import Ranks, all_ranks
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.run.beginning import build_learner, choose_layout
 from transformer_mt.training.run.checkpoint import Tensors
 from transformer_mt.training.run.validation import load_validation, validate
-from transformer_mt.training.scale.distributed import Ranks, all_ranks
 
 NUM_UPDATES = 4
 

@@ -17,8 +17,7 @@ from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.storage.checksums import SUMS, read_sums, write_sums
 from transformer_mt.terminal import cli
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.training.batch_loss import BatchLoss
-from transformer_mt.training.learning import Learner, MovingAverage
+from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run.checkpoint import Tensors, checkpoint_path, save_checkpoint

@@ -14,7 +14,7 @@ from transformer_mt.batches.batching import collate
 from transformer_mt.batches.packing import PackedShape, collate_packed
 from transformer_mt.kernels.packed_attention import packed_self_attention, variable_length_attention
 from transformer_mt.models.layouts import Packed
-from transformer_mt.training.batch_loss import features_and_labels
+from transformer_mt.training.learning import features_and_labels
 
 pytestmark = pytest.mark.cuda
 

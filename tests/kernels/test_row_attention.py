@@ -10,7 +10,7 @@ from transformer_mt.kernels.device import choose_device
 from transformer_mt.kernels.packed_attention import Rows, attention_over_rows
 from transformer_mt.models.attention import attention, causal_mask, padding_mask
 from transformer_mt.models.layouts import Sentences, unpadded
-from transformer_mt.training.batch_loss import BatchLoss
+from transformer_mt.training.learning import BatchLoss
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 all_ties = pytest.mark.parametrize("ties", ["all", "target", "none"])

@@ -38,11 +38,10 @@ from transformer_mt.models.layouts import Sentences, unpadded
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.batch_loss import BatchLoss
-from transformer_mt.training.learning import Learner, MovingAverage
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.run.beginning import choose_layout
-from transformer_mt.training.scale.distributed import Ranks
 
 SCORES = ["dot", "scaled_dot", "general", "additive", "concat"]
 ACTIVATIONS, TIES = ["relu", "gelu", "swiglu"], ["all", "target", "none"]

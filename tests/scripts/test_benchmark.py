@@ -28,9 +28,9 @@ from transformer_mt.preparing.shards import write_encoded
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.run.beginning import new_learner
-from transformer_mt.training.scale.distributed import Ranks
 
 CPU = torch.device("cpu")
 FP32 = Device(CPU, torch.float32, "CPU, fp32")

@@ -57,7 +57,7 @@ def try_decoding(overrides: list[str], translator: Translator, model_dir) -> boo
 
 
 def test_configurations_work_or_are_refused(tmp_path):
-    allowed = [try_configuration(case, tmp_path) for case in configurations(BASE, 60, seed=1)]
+    allowed = [try_configuration(case, tmp_path) for case in configurations(BASE, 60, seed=2)]
     assert 4 < sum(allowed) < 40  # the cases are of both kinds
 
 

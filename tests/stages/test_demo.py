@@ -83,7 +83,7 @@ def test_several_ranks_do_not_run_all_stages_at_once(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_from_an_empty_directory_to_scores_and_again(tmp_path):
     few = ["training.max_steps=2", "training.warmup_steps=1", "training.num_threads=1"]
-    for line in ("Wrote data/demo_corpus", "is already complete"):
+    for line in ("data/demo_corpus: 20000 train", "already prepared"):
         done = subprocess.run(
             [sys.executable, "-m", "transformer_mt", "demo", *few],
             cwd=tmp_path,

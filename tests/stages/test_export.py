@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-from operator import eq
 
 import pytest
 from helpers.messages import message, says
@@ -11,11 +10,9 @@ from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import demo_pairs, status_and_error
 from helpers.untrained import write_untrained
 
-from transformer_mt import average, export
-from transformer_mt.base.errors import CorpusError, UserError
-from transformer_mt.corpora.text_files import read_lines
+from transformer_mt import export
+from transformer_mt.base.errors import UserError
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.exporting.trained_model import random_pairs, read_trained, unsupported_setting
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.text.tokenizer import Tokenizer
@@ -124,74 +121,6 @@ def test_overrides_are_the_new_defaults(model_dir, tmp_path):
 
 
 # It is looked at before it is kept
-
-
-@pytest.mark.parametrize("quantization", [*thorough("float32"), "int8"])
-def test_how_near_translations_of_the_validation_set_are_is_said(
-    quantization, experiment, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.chdir(experiment.parent)  # where data_dir=data is looked for
-    model = write_untrained(tmp_path / "model", Tokenizer.load(experiment.parent / "data"))
-    export.export(model, tmp_path / "exported", "ctranslate2", quantization)
-    ours, theirs = Translator.load(model, "cpu"), Translator.load(tmp_path / "exported", "cpu", engine="ctranslate2")
-    lines = list(read_lines(experiment.parent / "valid.en"))
-    assert f"\n{agreement(ours, theirs, lines)}\n" in f"\n{capsys.readouterr().out}"
-
-
-@pytest.mark.thorough
-def test_translations_that_differ_count_as_such(experiment, tmp_path, monkeypatch):
-    monkeypatch.chdir(experiment.parent)
-    tokenizer, lines = Tokenizer.load(experiment.parent / "data"), list(read_lines(experiment.parent / "valid.en"))
-    trained = read_trained(write_untrained(tmp_path / "one", tokenizer), [])
-    write_untrained(tmp_path / "other", tokenizer, num_heads=4)
-    assert export.validation_sources(trained, 5) == tokenizer.encode_source(lines[:5])
-    one, other = (Translator.load(tmp_path / name, "cpu") for name in ("one", "other"))
-    for two in (one, other):
-        assert export.agreement(one.engine, two.engine, trained, tmp_path) == agreement(one, two, lines)
-    assert "chrF between both is 100.0 " in agreement(one, one, lines)
-    assert agreement(one, other, lines) != agreement(other, one, lines) != agreement(one, one, lines)
-
-
-def test_a_damaged_validation_set_is_named(experiment, tmp_path, monkeypatch):
-    data = shutil.copytree(experiment.parent / "data", tmp_path / "data")
-    trained = read_trained(write_untrained(tmp_path / "one", Tokenizer.load(data)), [])
-    content = (data / "valid.source.txt").read_bytes()
-    (data / "valid.source.txt").write_bytes(bytes([content[0] ^ 1]) + content[1:])
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(CorpusError, match=message("prepared-data-damaged", "valid.source.txt")):
-        export.validation_sources(trained, 5)
-
-
-def agreement(one, other, lines):
-    ours, theirs = (translator.translate(lines, beam_size=1) for translator in (one, other))
-    return (
-        f"{sum(map(eq, ours, theirs))} of {len(ours)} greedy translations of the validation set are the same as the "
-        f"model's; chrF between both is {corpus_score('chrf', theirs, ours):.1f} (100 = equal)"
-    )
-
-
-@pytest.mark.thorough
-def test_translations_without_a_character_are_equal_too(run, tmp_path):
-    average.main([str(run)])  # it has hardly been trained
-    engine = Translator.load(run / "model", "cpu").engine
-    said = export.agreement(engine, engine, read_trained(run / "model", []), tmp_path)
-    assert said.endswith("chrF between both is 100.0 (100 = equal)")
-
-
-@pytest.mark.parametrize("there", ["nothing", "another tokenizer", "only the tokenizer"])
-def test_without_a_validation_set_it_says_how_to_measure(
-    there, experiment, joint_tokenizer, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    model = write_untrained(tmp_path / "model", joint_tokenizer)
-    if there == "another tokenizer":
-        shutil.copytree(experiment.parent / "data", tmp_path / "data")
-    if there == "only the tokenizer":
-        joint_tokenizer.save(tmp_path / "data")
-    export.export(model, tmp_path / "exported", "ctranslate2", "int8")
-    said = capsys.readouterr().out
-    assert "data has no validation set for this tokenizer: measure the quality of the export with `python" in said
-    assert f"evaluate {tmp_path / 'exported'} --engine ctranslate2`" in said
 
 
 def test_a_model_that_computes_something_else_is_refused(joint_tokenizer, tmp_path):

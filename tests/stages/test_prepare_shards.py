@@ -23,9 +23,9 @@ from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 
 from transformer_mt import prepare
-from transformer_mt.base import worker_pool
 from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.base.wording import LineProgress
+from transformer_mt.base.worker_pool import Workers
 from transformer_mt.batches.encoded import EncodedCorpus, places_of_pairs
 from transformer_mt.corpora import corpus as corpora
 from transformer_mt.preparing import training_shards
@@ -320,18 +320,20 @@ def test_the_files_do_not_depend_on_what_else_is_imported(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_worker_that_is_killed_is_named(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    submit, asked = worker_pool._Team.submit, []
+    submit, asked = Workers._submit, []
 
-    def killing(self: worker_pool._Team, task: training_shards.Task) -> object:
-        asked.extend(process.pid for process, _ in self.members)
-        if len(asked) == 2 * 9:
-            self.members[0][0].kill()
-        return submit(self, task)
+    def killing(self: Workers, task: training_shards.Task) -> object:
+        asked.append(task)
+        found = submit(self, task)
+        if len(asked) == 9:
+            os.kill(children(os.getpid())[-1], signal.SIGKILL)
+        return found
 
-    monkeypatch.setattr(worker_pool._Team, "submit", killing)
+    before = set(children(os.getpid()))
+    monkeypatch.setattr(Workers, "_submit", killing)
     with pytest.raises(UserError, match=message("worker-killed")):
         run(config, tmp_path / "data", workers=2)
-    assert not set(children(os.getpid())) & set(asked)
+    assert set(children(os.getpid())) <= before
     monkeypatch.undo()
     assert run(config, tmp_path / "data")
 

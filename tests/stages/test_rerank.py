@@ -108,18 +108,11 @@ def test_the_best_weights_on_the_validation_set_are_named(run_stage, tmp_path):
     assert (status, output.count(b"validation set  bleu")) == (0, 3)
 
 
-def test_weights_that_are_too_large_are_named_where_they_are_tried(run_stage, tmp_path, capsys):
+def test_a_length_penalty_far_from_1_is_no_error(run_stage, tmp_path):
     (tmp_path / "lists").write_text("".join(WRITTEN))
-    (tmp_path / "reference").write_text("a b c d f\ng h i j k\n")
-    arguments = [tmp_path / "lists", "--tune", tmp_path / "reference", "channel=0", "length_penalty=1,300"]
-    status, output = run_stage(rerank.main, b"", *arguments)
-    assert (status, output.count(b"validation set  bleu")) == (2, 2)
-    assert says(
-        capsys.readouterr().err, "reranked-score-not-finite", "lists:2", "log_prob=1 channel=0 length_penalty=300"
-    )
-
-
-NOT_FINITE = "reranked-score-not-finite"
+    for penalty in ("400", "1e308", "-400"):
+        status, output = run_stage(rerank.main, b"", tmp_path / "lists", "channel=1", f"length_penalty={penalty}")
+        assert (status, output.count(b"\n")) == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -130,22 +123,7 @@ NOT_FINITE = "reranked-score-not-finite"
         (WRITTEN, ["channel=a"], "weight-malformed", ["channel=a:"]),
         (WRITTEN, ["=1"], "weight-name-twice", ["=1:"]),
         (WRITTEN, ["channel=1", "log_prob=1", "log_prob=0"], "weight-name-twice", ["log_prob=0:"]),
-        (WRITTEN, ["channel=nan"], NOT_FINITE, [":1:", "log_prob=1 channel=nan length_penalty=1,"]),
         (WRITTEN[1:], ["channel=1"], "n-best-lines-skipped", [":1:", " 1 "]),
-        (WRITTEN, ["channel=1", "length_penalty=400"], NOT_FINITE, [":1:", "log_prob=1 channel=1 length_penalty=400,"]),
-        (WRITTEN, ["channel=1", "length_penalty=1e308"], NOT_FINITE, []),
-        (
-            WRITTEN,
-            ["channel=1", "length_penalty=-300"],
-            NOT_FINITE,
-            [":2:", "log_prob=1 channel=1 length_penalty=-300,"],
-        ),
-        (
-            WRITTEN,
-            ["channel=-1e308", "log_prob=1e308"],
-            NOT_FINITE,
-            [":1:", "log_prob=1e+308 channel=-1e+308 length_penalty=1"],
-        ),
         (["1\t-0.5\ta text\n"], ["channel=1"], "n-best-not-json", [":1:"]),
         (['{"line": 1, "translation": "a"}\n'], ["channel=1"], "n-best-missing", [":1:"]),
         (

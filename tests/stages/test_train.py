@@ -42,16 +42,6 @@ def test_a_run_says_what_it_runs_on(experiment, tmp_path, capsys):
     assert torch.get_num_threads() == 1
 
 
-def test_with_a_weight_it_says_how_many_pairs_an_epoch_has(tmp_path, capsys):
-    path = write_experiment(tmp_path)
-    content = yaml.safe_load(path.read_text())
-    content["corpus"]["train"] = [{"name": "half", "path": content["corpus"]["train"], "weight": 0.5}]
-    path.write_text(yaml.safe_dump(content))
-    assert prepare.main([str(path)]) == 0
-    train_tiny(path, tmp_path / "run", "training.max_steps=1")
-    assert "300 pairs (150 in an epoch), " in capsys.readouterr().out
-
-
 def test_stages_are_told_and_a_run_resumes_in_each_of_them(tmp_path, capsys):
     path = write_experiment(tmp_path)
     content = yaml.safe_load(path.read_text())
@@ -63,7 +53,7 @@ def test_stages_are_told_and_a_run_resumes_in_each_of_them(tmp_path, capsys):
     settings = ["training.schedule=constant", "training.warmup_steps=1"]
     unbroken = train_tiny(path, tmp_path / "unbroken", *settings, "training.max_steps=6")
     said = capsys.readouterr().out
-    assert "600 pairs (300, then 150 in an epoch), " in said and "stage 2 of 2 begins after update 3\n" in said
+    assert "600 pairs, " in said and "stage 2 of 2 begins after update 3\n" in said
     for last in (2, 3, 5, 6):
         resumed = train_tiny(path, tmp_path / "resumed", *settings, f"training.max_steps={last}")
         said, error = capsys.readouterr()
@@ -99,10 +89,9 @@ def test_a_longer_run_of_the_same_configuration_goes_on(run, experiment):
     assert saved_steps(run)[-1] == 14
 
 
-@pytest.mark.parametrize("schedule", ["linear", *thorough("cosine", "cooldown")])
+@pytest.mark.parametrize("schedule", ["linear", *thorough("cosine")])
 def test_a_schedule_that_knows_its_end_may_not_end_elsewhere(experiment, tmp_path, capsys, schedule):
     choice = [f"training.schedule={schedule}", "training.warmup_steps=1"]
-    choice += ["training.cooldown_steps=2"] if schedule == "cooldown" else []
     arguments = [experiment, f"run_dir={tmp_path / 'run'}", *choice, "training.max_steps=4"]
     assert train.main([str(argument) for argument in arguments]) == 0
     status, error = status_and_error(train.main, *arguments[:-1], "training.max_steps=6", capsys=capsys)
@@ -128,7 +117,7 @@ def test_unprepared_data_are_named(tmp_path, capsys):
 def test_data_prepared_in_another_way_are_refused(experiment, tmp_path, capsys, section, other):
     status, error = status_and_error(train.main, experiment, f"run_dir={tmp_path}", f"{section}.{other}", capsys=capsys)
     assert status == 2
-    assert says(error, "data-of-other-section", section)
+    assert says(error, "data-prepared-differently", section)
 
 
 def test_a_checkpoint_of_another_tokenizer_is_refused(run, experiment, capsys):

@@ -266,19 +266,6 @@ def test_an_input_may_grow_but_not_lose_what_is_translated(start, files, kept, c
     assert (files / "out").read_bytes() == (files / "anew").read_bytes()
 
 
-def test_an_input_that_changes_while_it_is_read_is_an_error(start, files, monkeypatch, capsys):
-    real = file_to_file._FileTranslation._job
-
-    def job(*arguments):
-        found = real(*arguments)
-        (files / "in").write_text(CONTENT.replace("He sees it.", "She sees it."))
-        return found
-
-    monkeypatch.setattr(file_to_file._FileTranslation, "_job", job)
-    assert start(*IN_PARTS) == 2
-    assert says(capsys.readouterr().err, "input-changed-while-read", "in:", "10")
-
-
 def test_bad_lines_are_named_before_the_first_is_translated_and_cost_nothing(start, files, capsys):
     (files / "in").write_bytes(CONTENT.encode() + b"br\xf6ken\n")
     assert start(*IN_PARTS) == 2

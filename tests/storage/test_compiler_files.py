@@ -104,34 +104,6 @@ def test_what_belongs_to_another_user_is_refused(name, tmp_path):
         use_own_cache()
 
 
-BEGIN_TRAINING = """
-import os
-import torch
-from transformer_mt.kernels.device import Device
-from transformer_mt.settings.model_settings import TransformerConfig
-from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.scale.distributed import Ranks
-from transformer_mt.training.run.beginning import new_learner
-model = Transformer(TransformerConfig(d_model=4, num_heads=2, ffn_dim=4, encoder_layers=1, decoder_layers=1), 20, 20)
-new_learner(model, TrainingConfig(), "padded", Device(torch.device("cpu"), torch.float32, "CPU"), Ranks())
-assert os.environ.get("TORCHINDUCTOR_CACHE_DIR") is None
-"""
-
-
-@pytest.mark.thorough
-def test_a_run_that_compiles_nothing_makes_no_cache(home, tmp_path):
-    """And is not stopped by what a stranger put where PyTorch makes it."""
-    (tmp_path / "tmp").mkdir()
-    stranger = tmp_path / "tmp" / "torchinductor_root"
-    stranger.write_text("no directory", encoding="utf-8")
-    environment = os.environ | {"TMPDIR": str(tmp_path / "tmp"), "USER": "root", "LOGNAME": "root"}
-    del environment[TORCH], environment[TRITON]
-    subprocess.run([sys.executable, "-c", BEGIN_TRAINING], env=environment, check=True)
-    assert list((tmp_path / "tmp").iterdir()) == [stranger]
-    assert not home.exists()
-
-
 TRAIN = """
 import torch
 from transformer_mt.storage.weights import use_own_cache

@@ -187,7 +187,7 @@ def test_another_one_is_something_else(other, tmp_path, capsys):
     assert f"tokenizer.from: {one}, now None" in error
     status, error = status_and_error(train.main, *shared, capsys=capsys)
     assert status == 2
-    assert says(error, "data-of-other-section", "tokenizer")
+    assert says(error, "data-prepared-differently", "tokenizer")
     assert tokenizer_files(tmp_path / "data") == before
 
 

@@ -9,18 +9,17 @@ import pytest
 import torch
 from helpers.killed import killed_before_change
 from helpers.messages import message
-from helpers.pretended_gpus import two_gpus
 from safetensors.torch import load_file
 from torch import nn
 
 from transformer_mt.base.errors import CheckpointError
 from transformer_mt.batches.loader import Position
-from transformer_mt.kernels.device import Device, choose_device
+from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage import checksums
 from transformer_mt.storage.files import replacing
-from transformer_mt.training.batch_loss import BatchLoss
-from transformer_mt.training.learning import Learner, MovingAverage
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run.candidates import average_weights, moving_average
 from transformer_mt.training.run.checkpoint import (
@@ -36,7 +35,6 @@ from transformer_mt.training.run.checkpoint import (
     save_checkpoint,
     saved_steps,
 )
-from transformer_mt.training.scale.distributed import Ranks
 
 PROGRESS = Progress(
     step=7,
@@ -356,14 +354,3 @@ def test_what_a_network_keeps_of_a_deleted_checkpoint_is_none_and_goes_the_next_
     assert saved_steps(tmp_path) == [6]
     prune(tmp_path, Progress(step=6), settings)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000006"]
-
-
-@pytest.mark.parametrize("name", ["cuda:0", "cuda:1"])
-def test_a_copy_is_waited_for_on_the_gpu_that_has_the_weights(name):
-    with two_gpus():
-        device = Device(torch.device(name), torch.float32, "")
-        learner = learner_of(nn.LayerNorm(4, device=name), decay=0.9, device=device)
-        copied = Tensors.of(learner, copied=True)
-        assert Tensors.of(learner).copied is None
-    assert {tensor.device for tensor in (copied.model | copied.training).values()} == {torch.device("cpu")}
-    assert copied.copied.device == torch.device(name)

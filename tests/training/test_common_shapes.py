@@ -4,7 +4,7 @@ import torch
 
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.models.layouts import Packed
-from transformer_mt.training.batch_loss import CommonShapes, patience_on
+from transformer_mt.training.learning import CommonShapes, patience_on
 
 
 def packed(num_rows):

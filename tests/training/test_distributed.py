@@ -32,10 +32,10 @@ from safetensors.torch import load_file
 from transformer_mt import train
 from transformer_mt.base.errors import CorpusError, RankError, TrainingError
 from transformer_mt.base.languages import EOS
+from transformer_mt.training import distributed
+from transformer_mt.training.distributed import Ranks, all_ranks
 from transformer_mt.training.run import checkpoint
 from transformer_mt.training.run.checkpoint import checkpoint_path, damage, saved_steps
-from transformer_mt.training.scale import distributed
-from transformer_mt.training.scale.distributed import Ranks, all_ranks
 
 # Adam makes steps of one size of gradients of any size above its epsilon. Those of the keys' biases are sums of
 # rounding errors, for a softmax does not see what they add: with the usual epsilon they walk as the errors do.

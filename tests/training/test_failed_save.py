@@ -1,6 +1,6 @@
 """What becomes of a run whose checkpoints cannot be saved.
 
-No file may be larger than some bytes, as on a full disk, or something is in the way.
+No file may be larger than some bytes, as on a full disk.
 """
 
 import resource
@@ -8,52 +8,37 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 from helpers.messages import says
-from helpers.thorough import thorough
 from helpers.tiny import assert_same_weights, train_tiny, weights_at
 
 from transformer_mt import train as train_stage
 from transformer_mt.terminal import cli
-from transformer_mt.training.run import checkpoint
+from transformer_mt.training.run import running
 from transformer_mt.training.run.checkpoint import checkpoint_path, saved_steps
 
 
-@pytest.fixture(params=["waiting", *thorough("beside")])
-def failing(request, monkeypatch):
-    """A function that lets the saving of some steps fail: training waits for it, or a thread saves beside it."""
-    real_save, failure = checkpoint.save, no_room
-    if request.param == "beside":
-        monkeypatch.setattr(checkpoint, "writes_beside", lambda device: True)
-        failure = something_in_the_way  # the thread has its limits in common with the log
+@pytest.fixture
+def failing(monkeypatch):
+    """A function that lets the saving of some steps fail."""
+    real_save = running.save
 
     def fail(*steps):
         def save(run_dir, tensors, progress, *others):
-            with failure(run_dir, progress.step) if progress.step in steps else nullcontext():
+            with no_room() if progress.step in steps else nullcontext():
                 real_save(run_dir, tensors, progress, *others)
 
-        monkeypatch.setattr(checkpoint, "save", save)
+        monkeypatch.setattr(running, "save", save)
 
     return fail
 
 
 @contextmanager
-def no_room(run_dir, step):
+def no_room():
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@contextmanager
-def something_in_the_way(run_dir, step):
-    path = checkpoint_path(run_dir, step).with_suffix(".partial")
-    path.parent.mkdir(exist_ok=True)
-    path.symlink_to("nowhere")
-    try:
-        yield
-    finally:
-        path.unlink()
 
 
 def test_it_ends_the_run_which_then_goes_on_from_the_checkpoint_before(experiment, trained, tmp_path, failing, capsys):

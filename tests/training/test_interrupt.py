@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.run.running import STOPPING, StopSignal
-from transformer_mt.training.scale.distributed import Ranks
 
 
 def send(number):

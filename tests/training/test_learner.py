@@ -12,9 +12,9 @@ from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.run import beginning as learner_module
 from transformer_mt.training.run.beginning import choose_layout, choose_rank_device, new_learner
-from transformer_mt.training.scale.distributed import Ranks
 
 CPU = choose_device("cpu", "fp32", 1)
 TINY = TransformerConfig(encoder_layers=1, decoder_layers=1, d_model=16, ffn_dim=16, num_heads=2)

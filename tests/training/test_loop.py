@@ -22,7 +22,7 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.training import loop
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress, compare_with_best, is_trained
-from transformer_mt.training.run import checkpoint
+from transformer_mt.training.run import checkpoint, running
 from transformer_mt.training.run.checkpoint import checkpoint_path, saved_steps
 from transformer_mt.training.run.validation import ValidationScores
 
@@ -181,7 +181,7 @@ def test_a_validation_killed_after_its_record_is_recorded_once(experiment, tmp_p
         patch.setattr(loop, "one_update", interrupted)
         assert train_stage.main(arguments) == 143
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(checkpoint.Saver, "save", killed)
+        patch.setattr(running.Run, "save", killed)
         train_stage.main(arguments)
     assert train_stage.main(arguments) == 0
     assert [record["step"] for record in log_records(tmp_path)] == [2, 4, 4]

@@ -11,12 +11,8 @@ from torch import nn
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.optimization import (
     build_optimizer,
-    cooldown,
-    cosine,
     depends_on_end,
-    inverse_sqrt,
     learning_rate,
-    linear,
 )
 
 
@@ -29,7 +25,7 @@ def test_inverse_sqrt_is_equation_3_of_the_paper(d_model, warmup_steps):
     peak_lr = (d_model * warmup_steps) ** -0.5
     for step in (1, 2, warmup_steps, warmup_steps + 1, 3 * warmup_steps, 100_000):
         paper = d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
-        assert inverse_sqrt(step, peak_lr=peak_lr, warmup_steps=warmup_steps) == pytest.approx(paper)
+        assert learning_rate(step, settings(peak_lr=peak_lr, warmup_steps=warmup_steps)) == pytest.approx(paper)
 
 
 @pytest.mark.parametrize("schedule", ["inverse_sqrt", "linear", "cosine"])
@@ -52,8 +48,8 @@ def test_inverse_sqrt_halves_when_the_step_is_four_times_as_large():
 
 @pytest.mark.parametrize(("warmup_steps", "max_steps"), [(1, 10), (40, 400), (10, 11)])
 def test_linear_falls_by_even_steps_and_is_one_such_step_above_zero_at_the_last(warmup_steps, max_steps):
-    shape = {"peak_lr": 3e-3, "warmup_steps": warmup_steps, "max_steps": max_steps}
-    rates = [linear(step, **shape) for step in range(warmup_steps, max_steps + 1)]
+    changed = settings(schedule="linear", warmup_steps=warmup_steps, max_steps=max_steps)
+    rates = [learning_rate(step, changed) for step in range(warmup_steps, max_steps + 1)]
     falls = [earlier - later for earlier, later in itertools.pairwise(rates)]
     assert falls == pytest.approx([rates[-1]] * len(falls))
     assert 0 < rates[-1] < 3e-3
@@ -62,9 +58,10 @@ def test_linear_falls_by_even_steps_and_is_one_such_step_above_zero_at_the_last(
 @pytest.mark.parametrize(("warmup_steps", "max_steps"), [(1, 10), (40, 400), (10, 11)])
 def test_cosine_is_equation_5_of_sgdr(warmup_steps, max_steps):
     lowest, highest, period = 0.0, 3e-3, max_steps + 1 - warmup_steps
+    changed = settings(schedule="cosine", warmup_steps=warmup_steps, max_steps=max_steps)
     for since_restart in range(period):
         paper = lowest + (highest - lowest) * (1 + math.cos(since_restart / period * math.pi)) / 2
-        rate = cosine(warmup_steps + since_restart, peak_lr=highest, warmup_steps=warmup_steps, max_steps=max_steps)
+        rate = learning_rate(warmup_steps + since_restart, changed)
         assert rate == pytest.approx(paper)
         assert rate > 0
 
@@ -75,24 +72,6 @@ def test_constant_stays_at_its_peak(warmup_steps):
     rates = [learning_rate(step, changed) for step in (*range(1, 401), 10**9)]
     assert rates[:warmup_steps] == pytest.approx([3e-3 * step / warmup_steps for step in range(1, warmup_steps + 1)])
     assert set(rates[warmup_steps - 1 :]) == {3e-3}
-
-
-@pytest.mark.parametrize(("warmup_steps", "cooldown_steps"), [(1, 1), (40, 80), (40, 360), (1, 399)])
-def test_cooldown_is_the_peak_until_the_last_updates_which_fall_evenly_to_zero(warmup_steps, cooldown_steps):
-    """Hägele et al. 2024, sec. 3: (1 - (n - (N - N_decay)) / N_decay) of the peak, zero at the one update too many."""
-    changed = settings(schedule="cooldown", warmup_steps=warmup_steps, cooldown_steps=cooldown_steps)
-    rates = [learning_rate(step, changed) for step in range(1, 401)]
-    last_at_peak = 400 - cooldown_steps
-    assert rates[:warmup_steps] == pytest.approx([3e-3 * step / warmup_steps for step in range(1, warmup_steps + 1)])
-    assert rates[warmup_steps - 1 : last_at_peak] == [3e-3] * (last_at_peak - warmup_steps + 1)
-    paper = [3e-3 * (1 - (step - last_at_peak) / (401 - last_at_peak)) for step in range(last_at_peak + 1, 401)]
-    assert rates[last_at_peak:] == pytest.approx(paper)
-
-
-def test_a_cooldown_from_the_peak_on_is_linear():
-    shape = {"peak_lr": 3e-3, "warmup_steps": 40, "max_steps": 400}
-    rates = [cooldown(step, cooldown_steps=360, **shape) for step in range(1, 401)]
-    assert rates == pytest.approx([linear(step, **shape) for step in range(1, 401)])
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
@@ -144,7 +123,6 @@ def test_the_optimizer_moves_every_weight_and_begins_with_the_peak_rate():
 @pytest.mark.parametrize("schedule", get_args(TrainingConfig.model_fields["schedule"].annotation))
 def test_a_schedule_depends_on_its_end_if_another_end_changes_its_rates(schedule):
     """Every schedule that the settings know is asked, so that none is forgotten."""
-    cooldown_steps = {"cooldown_steps": 300} if schedule == "cooldown" else {}
-    shorter, longer = (settings(schedule=schedule, max_steps=steps, **cooldown_steps) for steps in (400, 500))
+    shorter, longer = (settings(schedule=schedule, max_steps=steps) for steps in (400, 500))
     rates = [[learning_rate(step, each) for step in range(1, 401)] for each in (shorter, longer)]
     assert depends_on_end(shorter) == (rates[0] != rates[1])

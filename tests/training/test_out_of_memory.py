@@ -14,10 +14,10 @@ from transformer_mt.batches.batching import Batch
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.settings.reading import load_config
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.loop import one_update
-from transformer_mt.training.scale.distributed import Ranks
-from transformer_mt.training.scale.out_of_memory import Room, is_out_of_memory
+from transformer_mt.training.out_of_memory import Room, is_out_of_memory
 
 LACKS_OF_MEMORY = [
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),

@@ -19,10 +19,10 @@ from helpers.tiny import ROOT, assert_same_weights, log_records, train_tiny, wei
 from transformer_mt import average, evaluate
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.storage.files import own_name
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.run import run_record
-from transformer_mt.training.run.run_record import record_start
-from transformer_mt.training.scale.distributed import Ranks
+from transformer_mt.training.run import run_log
+from transformer_mt.training.run.run_log import record_start
 
 DOC = (ROOT / "docs" / "run_files.md").read_text(encoding="utf-8")
 # Those that this experiment has no reason to write.
@@ -45,7 +45,7 @@ def starts(run_dir):
 
 
 def record(run_dir, ranks=Ranks(), step=0):  # noqa: B008  # frozen
-    record_start(run_dir, Progress(step=step), [], 5, choose_device("cpu", "fp32", 1), ranks)
+    record_start(run_dir, Progress(step=step), 5, choose_device("cpu", "fp32", 1), ranks)
 
 
 def test_a_start_says_what_it_was(tmp_path):
@@ -113,25 +113,25 @@ def checkout(tmp_path):
 def test_of_a_checkout_it_says_commit_and_changes(checkout, monkeypatch, tmp_path):
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "another"))  # as within a hook of git
     head = (checkout / ".git" / (checkout / ".git" / "HEAD").read_text().split()[1]).read_text().strip()
-    assert run_record._git(checkout) == {"commit": head, "changed": False}
+    assert run_log._git(checkout) == {"commit": head, "changed": False}
     (checkout / "known").write_text("2")
-    assert run_record._git(checkout) == {"commit": head, "changed": True}
+    assert run_log._git(checkout) == {"commit": head, "changed": True}
 
 
 def test_without_git_it_is_left_out(checkout, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert run_record._git(checkout) is None
+    assert run_log._git(checkout) is None
 
 
 def test_a_package_that_is_installed_within_a_checkout_does_not_ask_git(checkout):
     installed = checkout / "environment" / "site-packages"
     installed.mkdir(parents=True)
-    assert run_record._git(installed) is None
+    assert run_log._git(installed) is None
 
 
 def test_it_asks_of_the_checkout_that_the_package_runs_from():
-    assert run_record.PACKAGE.name == "transformer_mt"
-    assert (run_record.PACKAGE / "train.py").is_file()
+    assert run_log.PACKAGE.name == "transformer_mt"
+    assert (run_log.PACKAGE / "train.py").is_file()
 
 
 # --- docs/run_files.md -----------------------------------------------------------------------------------

@@ -21,11 +21,11 @@ from transformer_mt.batches.encoded import EncodedCorpus, described
 from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.settings.reading import load_config
 from transformer_mt.terminal import cli
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run.checkpoint import checkpoint_path, load_progress, saved_steps
 from transformer_mt.training.run.running import MOST_IN_A_ROW, count_update
-from transformer_mt.training.scale.distributed import Ranks
 from transformer_mt.training.update import Numbers
 
 BLANKS = 3  # lines before the first pair, so that lines and pairs are not numbered alike

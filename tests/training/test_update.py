@@ -12,9 +12,9 @@ from transformer_mt.batches.batching import collate
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.settings.reading import load_config
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.loop import one_update
-from transformer_mt.training.scale.distributed import Ranks
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,11 @@ from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.loop import one_update
+from transformer_mt.training.out_of_memory import Room
 from transformer_mt.training.run.beginning import new_learner
-from transformer_mt.training.scale.distributed import Ranks
-from transformer_mt.training.scale.out_of_memory import Room
 
 pytestmark = pytest.mark.cuda
 

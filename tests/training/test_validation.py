@@ -23,12 +23,11 @@ from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.training.batch_loss import BatchLoss
-from transformer_mt.training.learning import Learner, MovingAverage
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.run import validation as run_validation
 from transformer_mt.training.run.validation import ValidationSet, load_validation, perplexity, validate
-from transformer_mt.training.scale.distributed import Ranks
 
 DEVICE = choose_device("cpu", "fp32")
 

@@ -1,7 +1,4 @@
-"""Worker processes on this machine that share tasks. This process has a connection and a thread for each worker.
-
-Because each worker has its own connection, this process notices at once if a worker is killed.
-"""
+"""Worker processes on this machine that share tasks, and end at once with this process, or when they are not needed."""
 
 import gc
 import multiprocessing
@@ -10,15 +7,13 @@ import signal
 import sys
 import threading
 import time
-import traceback
 import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
-from queue import SimpleQueue
 from typing import Any, Generic, Literal, TypeVar
 
 from transformer_mt.base.errors import TranslationError, UserError
@@ -50,8 +45,8 @@ class Workers(Generic[Task, Result]):
 
     def __init__(self, work: Callable[[Task], Result], number: int, start: Literal["fork", "spawn"] = "fork") -> None:
         self.work, self.number = work, number if start == "spawn" or sys.platform == "linux" else 1
-        self._start = start
-        self._team: _Team | None = None
+        self._start, self._parent = start, os.getpid()
+        self._executor: ProcessPoolExecutor | None = None
 
     def map_unordered(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """Yield (number of the task, its result) as soon as it is done. A single task, or worker, needs no process."""
@@ -71,7 +66,7 @@ class Workers(Generic[Task, Result]):
         waiting: deque[tuple[Task, Future[Result]]] = deque()
         with self._ended_unless_done():
             for number, task in enumerate(tasks):
-                if self.number == 1 or (self._team is None and number < done_here):
+                if self.number == 1 or (self._executor is None and number < done_here):
                     yield task, self.work(task)
                     continue
                 waiting.append((task, self._submit(task)))
@@ -82,84 +77,48 @@ class Workers(Generic[Task, Result]):
 
     def close(self) -> None:
         """End the processes at once, in the middle of their tasks. New processes start when they are needed."""
-        team, self._team = self._team, None
-        if team is not None:
-            team.end()
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            _end(executor, self._parent)
 
     def _submit(self, task: Task) -> Future[Result]:
-        with _starting:
-            if self._team is None:
-                self._team = _Team(self.work, self.number, self._start)
-                # The team has no reference to this object. So it ends when this object is deleted, or Python ends.
-                weakref.finalize(self, self._team.end)
-        return self._team.submit(task)
+        with _starting, without_interrupts(), warnings.catch_warnings():
+            # Python 3.12 warns if a process with threads forks. Our threads hold no lock that a worker takes.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            if self._executor is None:
+                self._parent, context = os.getpid(), multiprocessing.get_context(self._start)
+                self._executor = ProcessPoolExecutor(self.number, context, _begin, (self.work, self._parent))
+                # The executor has no reference to this object. So it ends when this object is deleted, or Python ends.
+                weakref.finalize(self, _end, self._executor, self._parent)
+            if self._parent != os.getpid():
+                raise TranslationError(
+                    "the worker processes belong to another process, from which this one was forked: load the model in "
+                    "each process, after the fork, or set workers=1"
+                )
+            return self._executor.submit(_work_on, task)
 
     @contextmanager
     def _ended_unless_done(self) -> Iterator[None]:
         """End the processes after an error, or if the caller stops early, because a task may take minutes."""
         try:
             yield
+        except BrokenProcessPool:
+            self.close()
+            raise UserError(
+                "a worker process was killed, perhaps because memory ran out: give the same command again with fewer "
+                "--workers"
+            ) from None
         except BaseException:
             self.close()
             raise
 
 
-class _Team:
-    """The processes, and a thread of this process for each."""
-
-    def __init__(self, work: Callable[[Any], Any], number: int, start: Literal["fork", "spawn"]) -> None:
-        self.parent = os.getpid()
-        self.members = []
-        with without_interrupts(), warnings.catch_warnings():
-            # Python 3.12 warns if a process with threads forks. Our threads hold no lock that a worker takes.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            context = multiprocessing.get_context(start)
-            for _ in range(number):
-                connection, other = context.Pipe()
-                process = context.Process(target=_serve, args=(other, work, self.parent), daemon=True)  # type: ignore[attr-defined]
-                process.start()
-                other.close()  # now only the worker has this end, so reading ends here when the worker ends
-                self.members.append((process, connection))
-        self.idle: SimpleQueue[tuple[Any, Connection[Any, Any]]] = SimpleQueue()
-        for member in self.members:
-            self.idle.put(member)
-        self.threads = ThreadPoolExecutor(number)
-
-    def submit(self, task: Any) -> Future[Any]:
-        """Give a task to the next idle process."""
-        if self.parent != os.getpid():
-            raise TranslationError(
-                "the worker processes belong to another process, from which this one was forked: load the model in "
-                "each process, after the fork, or set workers=1"
-            )
-        return self.threads.submit(self._ask, task)
-
-    def _ask(self, task: Any) -> Any:
-        process, connection = member = self.idle.get()
-        try:
-            connection.send(task)
-            answer = connection.recv()
-        except (EOFError, OSError):
-            process.join()
-            raise UserError(
-                f"a worker process was killed (process {process.pid}, exit status {process.exitcode}), perhaps because "
-                "memory ran out: give the same command again with fewer --workers"
-            ) from None
-        finally:
-            self.idle.put(member)
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    def end(self) -> None:
-        """Kill the processes, unless this is a fork of the process that started them and owns their threads."""
-        if self.parent == os.getpid():
-            for process, _ in self.members:
-                process.kill()
-            self.threads.shutdown(cancel_futures=True)
-            for process, connection in self.members:
-                process.join()
-                connection.close()
+def _end(executor: ProcessPoolExecutor, parent: int) -> None:
+    """Kill the processes, unless this is a fork of the process that started them."""
+    if parent == os.getpid():
+        for process in list((executor._processes or {}).values()):
+            process.kill()
+        executor.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -172,24 +131,21 @@ def without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(connection: "Connection[Any, Any]", work: Callable[[Any], Any], parent: int) -> None:
-    """Do tasks in a worker process until the parent kills it or ends."""
+_work: Callable[[Any], Any]  # of this process, if it is a worker
+
+
+def _begin(work: Callable[[Any], Any], parent: int) -> None:
+    """Begin to work in a worker process, which ends with its parent."""
+    global _work  # noqa: PLW0603 # a process pool hands nothing from its initializer to its tasks
+    _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     gc.freeze()  # a collection of objects of the parent takes 0.3 s, and copies the memory that a fork shares
-    while True:
-        try:
-            task = connection.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            answer = work(task)
-        except UserError as error:
-            answer = error
-        except Exception as error:
-            answer = RuntimeError(f"in a worker process: {error!r}\n{traceback.format_exc()}")
-        connection.send(answer)
+
+
+def _work_on(task: Any) -> Any:
+    return _work(task)
 
 
 def end_with(parent: int) -> None:

@@ -37,12 +37,13 @@ def remove_former_keys(values: dict[str, Any], *, is_trained: bool = False) -> N
 
     In the configuration of a trained model (`is_trained`), the values of settings of training do not matter.
     """
-    for key, value in _tables()["removed"].items():
+    removed = _tables()["removed"]
+    for key, value in (removed | (_tables()["removed_values"] if is_trained else {})).items():
         *sections, name = key.split(".")
         found: Any = values
         for section in sections:
             found = found.get(section) if isinstance(found, dict) else None
-        matters_no_more = is_trained and sections[0] == "training"
+        matters_no_more = is_trained and sections[0] == "training" and key in removed
         if isinstance(found, dict) and name in found and (matters_no_more or found[name] == value):
             del found[name]
 

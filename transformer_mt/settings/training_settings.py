@@ -93,17 +93,13 @@ class TrainingConfig(Section):
     batches stay the same."""
     modifiers: ModifiersConfig = ModifiersConfig()
     """Changes of a share of the training text, such as {typos: 0.05, remove_end_punct: 0.2}."""
-    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "cooldown"] = "inverse_sqrt"
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
     """The learning rate after warm-up. inverse_sqrt: falls with 1/sqrt(step), as in the paper; linear: falls in a
-    straight line to 0 at max_steps; cosine: falls along half a cosine to 0 at max_steps; constant: stays at peak_lr;
-    cooldown: stays at peak_lr, then falls in a straight line to 0 over the last cooldown_steps."""
+    straight line to 0 at max_steps; cosine: falls along half a cosine to 0 at max_steps; constant: stays at peak_lr."""
     peak_lr: float = Field(default=7e-4, gt=0.0, le=100.0)
     """The highest learning rate, reached at the end of warm-up. The paper's is (d_model * warmup_steps) ** -0.5."""
     warmup_steps: PositiveCount = 4000
     """The number of updates over which the learning rate rises to peak_lr. 1: no warm-up."""
-    cooldown_steps: Count = 0
-    """The number of updates at the end over which the learning rate falls to 0. Only for schedule=cooldown; leave it 0
-    with other schedules."""
     optimizer: Optimizer = "adam"
     """How gradients change the weights. adam: as in the paper; muon: Muon (Jordan et al. 2024) for the matrices inside
     the layers, and Adam for everything else. Muon takes more time for an update, but needs fewer of them."""
@@ -133,8 +129,6 @@ class TrainingConfig(Section):
     """How many of the newest checkpoints training keeps."""
     keep_best: PositiveCount = 1
     """How many of the best checkpoints, by training.metric, training keeps in addition to the newest."""
-    accept_changed_data: bool = False
-    """Whether training may resume a run although the data in data_dir are not those that it was trained on before."""
     metric: ValidationMetric = "bleu"
     """The score on the validation set that decides which checkpoints are best. nll: the negative log-likelihood."""
     patience: Count = 0
@@ -146,18 +140,6 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.schedule == "cooldown" and not self.cooldown_steps:
-            raise ValueError("schedule=cooldown needs cooldown_steps; a fifth of max_steps is a good first choice")
-        if self.schedule != "cooldown" and self.cooldown_steps:
-            raise ValueError(
-                f"cooldown_steps={self.cooldown_steps} has no effect with schedule={self.schedule}: "
-                "set schedule=cooldown, or leave it out"
-            )
-        if self.cooldown_steps and self.warmup_steps + self.cooldown_steps > self.max_steps:
-            raise ValueError(
-                f"warmup_steps={self.warmup_steps} and cooldown_steps={self.cooldown_steps} are together more than "
-                f"max_steps={self.max_steps}: lower one of them, or raise max_steps"
-            )
         if self.optimizer == "muon" and self.sharding == "full":
             raise ValueError(
                 "optimizer=muon needs complete matrices, but with sharding=full each device has only a part of them: "

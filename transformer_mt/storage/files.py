@@ -212,7 +212,7 @@ def read_json(path: Path) -> Any:
 def parse_json(text: str) -> Any:
     """Return the values in a JSON text. Raises the ValueErrors of `read_json`, also for NaN, Infinity and 1e999."""
     try:
-        return json.loads(text, parse_constant=_reject, parse_float=_float, parse_int=_int)
+        return json.loads(text, parse_constant=_reject, parse_float=_float)
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
 
@@ -225,11 +225,6 @@ def finite(number: float, digits: int) -> float | None:
 def _float(text: str) -> float:
     number = float(text)
     return number if math.isfinite(number) else _reject(text)
-
-
-def _int(text: str) -> int:
-    _float(text)
-    return int(text)
 
 
 def _reject(constant: str) -> NoReturn:

@@ -1,6 +1,5 @@
 """Reads and writes weights as safetensors, and sets the directory in which PyTorch keeps compiled code."""
 
-import importlib
 import os
 import stat
 import sys
@@ -114,19 +113,6 @@ def use_own_cache() -> None:
     os.environ[_HEADERS] = "0"
     if "torch._inductor.config" in sys.modules:  # this module has already read the variable
         setattr(sys.modules["torch._inductor.config"], "cpp_cache_precompile_headers", False)  # noqa: B010
-
-
-def make_no_cache() -> None:
-    """Import PyTorch's compiler, as its optimizers do, but prevent it from making its directory. Compiles nothing."""
-    before = os.environ.get(TORCH)
-    with tempfile.TemporaryDirectory() as empty:
-        os.environ[TORCH] = empty
-        try:
-            importlib.import_module("torch._dynamo")
-        finally:
-            del os.environ[TORCH]
-    if before is not None:
-        os.environ[TORCH] = before
 
 
 def private_cache() -> Path:

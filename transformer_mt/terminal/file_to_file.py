@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from transformer_mt.base import torchrun
-from transformer_mt.base.errors import CorpusError, DirectoryError, RankError, TrainingError, TranslationError
+from transformer_mt.base.errors import DirectoryError, RankError, TrainingError, TranslationError
 from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.decoding.translator import Translator
@@ -41,7 +41,7 @@ from transformer_mt.terminal.translation_output import (
 from transformer_mt.text.terms import Terms
 
 if TYPE_CHECKING:
-    from transformer_mt.training.scale.distributed import Ranks
+    from transformer_mt.training.distributed import Ranks
 
 _FORMAT = 6  # the format of parts.json and of the parts
 _MAX_WAIT = timedelta(days=365)  # for other ranks, as long as they run
@@ -178,7 +178,7 @@ def _ranks() -> "Iterator[Ranks | None]":
     if torchrun.place() is None:
         yield None
         return
-    from transformer_mt.training.scale.distributed import all_ranks
+    from transformer_mt.training.distributed import all_ranks
 
     with all_ranks(_MAX_WAIT) as ranks:
         yield ranks
@@ -287,21 +287,15 @@ class _FileTranslation:
     ) -> None:
         """Translate this rank's share of the missing parts."""
         share = set(job.missing if self.ranks is None else self.ranks.share(job.missing))
-        form, blocks = OutputForm.of(self.arguments, decoding), self._blocks(job.block_lines)
-        for number, digest in enumerate(job.digests):
-            block = next(blocks, None)
+        form = OutputForm.of(self.arguments, decoding)
+        for number, block in enumerate(self._blocks(job.block_lines)):
             if number not in share:
                 continue
-            if block is None or _digest(block) != digest:
-                raise CorpusError(
-                    f"{self.arguments.input}: has changed while this command was reading it (line "
-                    f"{number * job.block_lines + 1} or later); restore the old text, and give the same command again"
-                )
             summary = TranslationSummary()
             content = translate_block(translator, block, decoding, form, summary, progress, terms).encode()
             if self.arguments.output.suffix == ".gz":  # each part is a member of the .gz file, without time and name
                 content = gzip.compress(content, mtime=0)
-            self.parts.write(number, {"made_from": digest, **vars(summary)}, content)
+            self.parts.write(number, {"made_from": _digest(block), **vars(summary)}, content)
             self._show(job, progress)
 
     def _show(self, job: _Job, progress: LineProgress | None) -> None:

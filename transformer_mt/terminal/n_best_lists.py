@@ -34,6 +34,11 @@ class NBestList:
         found: list[dict[str, Any]] = self.fields["n_best"]
         return found
 
+    @property
+    def texts(self) -> list[str]:
+        """Their texts. A line break, which other programs may write, becomes a space, so that each stays one line."""
+        return [" ".join(each["translation"].splitlines()) for each in self.translations]
+
     def number(self, rank: int, name: str) -> float:
         """Return a field of the translation with this rank, from 0. Raises CorpusError if it is not a finite number."""
         fields = self.translations[rank]
@@ -58,11 +63,10 @@ class NBestList:
         """Return the number of pieces of the translation with this rank, counting the end of the sentence as a piece.
 
         Each part of a line that was translated in parts has an end. If there is no field `pieces`, only ends count.
-        Raises CorpusError if `pieces` is not a list of texts, or `parts` not a number.
         """
         fields = self.translations[rank]
         ends = self.number(rank, "parts") if "parts" in fields else 1.0
-        return ends + (len(self.pieces(rank)) if "pieces" in fields else 0)
+        return max(1.0, ends + (len(self.pieces(rank)) if "pieces" in fields else 0))
 
 
 def is_number(value: object) -> TypeGuard[float]:

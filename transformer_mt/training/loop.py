@@ -9,10 +9,10 @@ import torch
 from transformer_mt.batches.loader import Loader
 from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner, Update
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress, is_due, is_trained
-from transformer_mt.training.scale.distributed import Ranks
 from transformer_mt.training.update import update
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The schedules of the learning rate, as pure functions of the step, and the optimizers: Adam and Muon.
+"""The schedules of the learning rate, as a pure function of the step, and the optimizers: Adam and Muon.
 
 B matrices of one shape  M rows  N columns
 """
@@ -13,59 +13,19 @@ from torch import Tensor, nn
 from transformer_mt.settings.training_settings import TrainingConfig
 
 
-def inverse_sqrt(step: int, *, peak_lr: float, warmup_steps: int) -> float:
-    """Vaswani et al. 2017, eq. 3, with any peak; the paper has peak_lr = (d_model * warmup_steps) ** -0.5.
-
-    `step` counts updates from 1.
-    """
-    return peak_lr * min(step / warmup_steps, math.sqrt(warmup_steps / step))
-
-
-def linear(step: int, *, peak_lr: float, warmup_steps: int, max_steps: int) -> float:
-    """Linear up to the peak at `warmup_steps`, then linear down to zero just after `max_steps`."""
-    return peak_lr * min(step / warmup_steps, (max_steps + 1 - step) / max(1, max_steps + 1 - warmup_steps))
-
-
-def cosine(step: int, *, peak_lr: float, warmup_steps: int, max_steps: int) -> float:
-    """Linear up to the peak at `warmup_steps`, then down by half a cosine to zero just after `max_steps`.
-
-    Loshchilov and Hutter 2017 (SGDR), eq. 5, with one period and without restarts.
-    """
-    since_peak = max(0, step - warmup_steps) / max(1, max_steps + 1 - warmup_steps)
-    return peak_lr * min(step / warmup_steps, (1 + math.cos(math.pi * since_peak)) / 2)
-
-
-def constant(step: int, *, peak_lr: float, warmup_steps: int) -> float:
-    """Linear up to the peak at `warmup_steps`, then constant."""
-    return peak_lr * min(1.0, step / warmup_steps)
-
-
-def cooldown(step: int, *, peak_lr: float, warmup_steps: int, cooldown_steps: int, max_steps: int) -> float:
-    """A trapezoid: the peak until the last `cooldown_steps` updates, then linear down to zero after `max_steps`.
-
-    Hägele et al. 2024, "Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations", sec. 3,
-    with a linear cooldown; also known as warm-up, stable, decay.
-    """
-    return peak_lr * min(1.0, step / warmup_steps, (max_steps + 1 - step) / (cooldown_steps + 1))
-
-
 def learning_rate(step: int, settings: TrainingConfig) -> float:
-    """The rate of update `step`, counted from 1."""
-    peak_lr, warmup_steps, max_steps = settings.peak_lr, settings.warmup_steps, settings.max_steps
+    """The rate of update `step`, counted from 1. All rise linearly to the peak at `warmup_steps`."""
+    peak_lr, warmup_steps, end = settings.peak_lr, settings.warmup_steps, settings.max_steps + 1
     match settings.schedule:
-        case "inverse_sqrt":
-            return inverse_sqrt(step, peak_lr=peak_lr, warmup_steps=warmup_steps)
-        case "linear":
-            return linear(step, peak_lr=peak_lr, warmup_steps=warmup_steps, max_steps=max_steps)
-        case "cosine":
-            return cosine(step, peak_lr=peak_lr, warmup_steps=warmup_steps, max_steps=max_steps)
+        case "inverse_sqrt":  # Vaswani et al. 2017, eq. 3, where peak_lr = (d_model * warmup_steps) ** -0.5
+            return peak_lr * min(step / warmup_steps, math.sqrt(warmup_steps / step))
+        case "linear":  # down to zero just after `max_steps`
+            return peak_lr * min(step / warmup_steps, (end - step) / max(1, end - warmup_steps))
+        case "cosine":  # Loshchilov and Hutter 2017 (SGDR), eq. 5, with one period; down to zero just after `max_steps`
+            since_peak = max(0, step - warmup_steps) / max(1, end - warmup_steps)
+            return peak_lr * min(step / warmup_steps, (1 + math.cos(math.pi * since_peak)) / 2)
         case "constant":
-            return constant(step, peak_lr=peak_lr, warmup_steps=warmup_steps)
-        case "cooldown":
-            cooldown_steps = settings.cooldown_steps
-            return cooldown(
-                step, peak_lr=peak_lr, warmup_steps=warmup_steps, cooldown_steps=cooldown_steps, max_steps=max_steps
-            )
+            return peak_lr * min(1.0, step / warmup_steps)
         case _:
             assert_never(settings.schedule)
 

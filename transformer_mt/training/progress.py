@@ -66,14 +66,7 @@ def compare_with_best(progress: Progress, metric: float, settings: TrainingConfi
 # These would not have changed the updates so far. Directories and tokenizers may have been moved: `corpus`, the filters
 # and the tokenizer's digest say what the data are.
 FREE_TO_CHANGE = {
-    *(
-        "data_dir",
-        "run_dir",
-        "filters.on_bad_line",
-        "tokenizer.from",
-        "tokenizer.extend_from",
-        "training.accept_changed_data",
-    ),
+    *("data_dir", "run_dir", "filters.on_bad_line", "tokenizer.from", "tokenizer.extend_from"),
     *("training.device", "training.num_threads", "training.sharding", "training.compile", "training.tensorboard"),
     *("training.max_steps", "training.patience", "training.keep_best", "training.keep_last"),
     *("training.log_every", "training.save_every", "training.validate_every"),

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from transformer_mt.batches.packing import MicroBatch
-from transformer_mt.training.scale.distributed import Ranks, whole
+from transformer_mt.training.distributed import Ranks, whole
 
 
 class Numbers(NamedTuple):

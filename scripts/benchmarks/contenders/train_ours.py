@@ -18,11 +18,11 @@ from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.weights import copy_weights, read_weights
-from transformer_mt.training.batch_loss import BatchLoss
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import BatchLoss
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.run.beginning import choose_layout, new_learner
-from transformer_mt.training.scale.distributed import Ranks
 
 
 def train(directory: Path, precision: str) -> None:

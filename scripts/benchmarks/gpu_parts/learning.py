@@ -16,8 +16,8 @@ from transformer_mt.storage.checksums import write_sums
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.weights import model_weights, save_weights
 from transformer_mt.text.training_lines import TrainingLines
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.run.validation import validate
-from transformer_mt.training.scale.distributed import Ranks
 
 SECONDS, SECONDS_FOR_DECODING, SECONDS_OF_TRIAL = 120.0, 45.0, 4.0
 FOR_DECODING = "a model to decode with"

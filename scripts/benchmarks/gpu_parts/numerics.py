@@ -30,7 +30,7 @@ from transformer_mt.kernels.device import Device, choose_device
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.preparing.shards import write_encoded
 from transformer_mt.storage.weights import use_own_cache
-from transformer_mt.training.batch_loss import features_and_labels
+from transformer_mt.training.learning import features_and_labels
 from transformer_mt.training.loss import label_smoothed
 
 PAIRS = 400  # of a corpus; a batch of few has 3

@@ -17,6 +17,7 @@ from transformer_mt.settings.training_settings import AveragingConfig, TrainingC
 from transformer_mt.storage.checksums import MODEL, checkpoint_path, saved_steps
 from transformer_mt.storage.weights import check_weights, copy_weights, read_tensors, read_weights
 from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.run.checkpoint import (
     TRAINING,
     added_pieces,
@@ -26,7 +27,6 @@ from transformer_mt.training.run.checkpoint import (
     scheduled_steps,
 )
 from transformer_mt.training.run.validation import ValidationScores, ValidationSet, validate_model
-from transformer_mt.training.scale.distributed import Ranks
 
 INITIAL_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 """Shares of the weights from which training started, in the candidates after fine-tuning (Wortsman et al. 2022)."""

@@ -1,14 +1,10 @@
-"""Checkpoints: saved completely or not at all, on a GPU while training continues, verified, loaded without pickle."""
+"""Checkpoints: saved completely or not at all, verified, loaded without pickle."""
 
 import json
 import os
 import shutil
-import sys
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,7 +13,6 @@ from torch import Tensor, nn
 
 from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.batches.loader import Position
-from transformer_mt.kernels.device import Device, end_of_queue
 from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.reading import other_meaning_than
@@ -36,9 +31,9 @@ from transformer_mt.storage.weights import (
 )
 from transformer_mt.text.tokenizer import Tokenizer, holds_tokenizer
 from transformer_mt.text.tokenizer_growth import old_parts
+from transformer_mt.training.distributed import Ranks, sharded_like, whole
 from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress
-from transformer_mt.training.scale.distributed import Ranks, sharded_like, whole
 
 TRAINING, STATE = "training.safetensors", "state.json"
 FILES = (MODEL, TRAINING, STATE)
@@ -50,31 +45,21 @@ class Tensors:
 
     model: dict[str, Tensor]
     training: dict[str, Tensor]
-    copied: torch.cuda.Event | None = None
-    """Occurs when the GPU has copied them to the host. The host must not read them before."""
 
     @classmethod
-    def of(cls, learner: Learner, ranks: Ranks = Ranks(), copied: bool = False) -> "Tensors":  # noqa: B008  # frozen
-        """Gather the tensors on the first rank. Every rank must call this; the other ranks get no tensors.
-
-        If `copied`, they are copies on the host, so that training can continue; it need not wait for them.
-        """
+    def of(cls, learner: Learner, ranks: Ranks = Ranks()) -> "Tensors":  # noqa: B008  # frozen
+        """Gather the tensors on the first rank. Every rank must call this; the other ranks get no tensors."""
         training = {
             f"optimizer.{key}.{name}": value
             for name, parameter in learner.model.named_parameters()
             for key, value in learner.optimizer.state[parameter].items()
         }
         training |= {f"average.{name}": average for name, average in learner.average.averages.items()}
-        model = _gathered(model_weights(learner.model), ranks, copied)
-        training = _gathered(training, ranks, copied)
-        device = learner.device.torch_device
-        return cls(model, training, end_of_queue(device) if copied and device.type == "cuda" else None)
+        return cls(_gathered(model_weights(learner.model), ranks), _gathered(training, ranks))
 
 
 def save(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str, settings: TrainingConfig) -> None:
     """Save a checkpoint, point the link `best` at the best, and `prune`. Raises CheckpointError or OSError."""
-    if tensors.copied is not None:
-        tensors.copied.synchronize()
     save_checkpoint(run_dir, tensors, progress, tokenizer_digest)
     if progress.best_steps[:1] == [progress.step]:
         point_best_at(run_dir, progress.step)
@@ -153,7 +138,8 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: 
         if key.startswith("optimizer."):
             _, state, name = key.split(".", 2)
             like = parameters[name] if tensor.dim() else tensor  # single numbers, such as a step, are not sharded
-            learner.optimizer.state[parameters[name]][state] = sharded_like(tensor, like).to(parameters[name].device)
+            shared = sharded_like(tensor, like)
+            learner.optimizer.state[parameters[name]][state] = shared.to(parameters[name].device, copy=True)
         elif (name := key.removeprefix("average.")) in learner.average.averages:
             learner.average.averages[name].copy_(sharded_like(tensor, parameters[name]))
 
@@ -293,77 +279,11 @@ def point_best_at(run_dir: Path, step: int) -> None:
     os.replace(partial, partial.with_name("best"))
 
 
-def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks, copied: bool) -> dict[str, Tensor]:
+def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
     """Gather one tensor after the other. Sharded ones go to the CPU, because they may not all fit on one device."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         together = whole(tensor)
         if ranks.is_first:
-            if together is not tensor:
-                together = together.cpu()
-            elif copied:
-                together = tensor.to("cpu", non_blocking=True, copy=True)  # from a GPU into pinned memory
-            found[name] = together
+            found[name] = together if together is tensor else together.cpu()
     return found
-
-
-@dataclass
-class Saver(AbstractContextManager["Saver"]):
-    """Saves one checkpoint at a time; on a GPU, a thread writes copies of the tensors while training continues.
-
-    Every rank must call its methods, and gets their errors. On exit, it waits until the checkpoint is written.
-    """
-
-    run_dir: Path
-    learner: Learner
-    tokenizer_digest: str
-    settings: TrainingConfig
-    saved: Progress
-    """The progress in the newest checkpoint; before the first, the progress at the start."""
-    ranks: Ranks
-
-    def __post_init__(self) -> None:
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
-        self._written: Future[None] | None = None
-        self._saving = self.saved
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.shutdown()
-        # Only if an error ended the loop; otherwise `settle` has already reported errors.
-        if self._written and (error := self._written.exception()):
-            print(f"warning: {error}", file=sys.stderr)
-
-    def save(self, progress: Progress, at_once: bool = False) -> None:
-        """Begin to save a checkpoint; the one before must be settled. With `at_once`, it is written on return.
-
-        Raises UserError or OSError if it cannot be written before the return.
-        """
-        in_thread = writes_beside(self.learner.device) and not at_once
-        tensors = Tensors.of(self.learner, self.ranks, copied=in_thread)
-        write = partial(save, self.run_dir, tensors, progress, self.tokenizer_digest, self.settings)
-        self._saving = progress
-        if not in_thread:
-            self._check(write)
-        else:
-            self._written = self._thread.submit(write if self.ranks.is_first else lambda: None)
-
-    def settle(self, wait: bool) -> None:
-        """Check that the current checkpoint was written: with `wait` in any case, otherwise only if writing has ended.
-
-        Raises UserError or OSError if it could not be written.
-        """
-        written = self._written
-        if written is not None and (wait or self.ranks.max(int(self.ranks.is_first and written.done()))):
-            self._written = None
-            self._check(written.result)
-
-    def _check(self, write: Callable[[], None]) -> None:
-        with self.ranks.together():
-            if self.ranks.is_first:
-                write()
-        self.saved = self._saving
-
-
-def writes_beside(device: Device) -> bool:
-    """Whether a thread writes checkpoints. On the CPU it would take cores and memory away from training."""
-    return device.torch_device.type == "cuda"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 from threading import Thread
 from types import FrameType
 from typing import Any, Self, TypeVar
@@ -19,12 +20,13 @@ from transformer_mt.batches.batching import Pairs
 from transformer_mt.batches.loader import Loader, Position, split_evenly
 from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.kernels.device import Device
-from transformer_mt.training.learning import Update
+from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import Learner, Update
 from transformer_mt.training.progress import Progress, compare_with_best, is_due
-from transformer_mt.training.run.checkpoint import Saver
+from transformer_mt.training.run.checkpoint import Tensors, save
 from transformer_mt.training.run.run_log import RunLog
 from transformer_mt.training.run.validation import ValidationScores
-from transformer_mt.training.scale.distributed import Ranks
 
 T = TypeVar("T")
 
@@ -118,20 +120,29 @@ def count_update(
 
 
 class Run:
-    """A run that starts from what `saver` has saved. `lines_of` describes where pairs are in the text."""
+    """A run that starts or continues from `progress`. `lines_of` describes where pairs are in the text."""
 
-    def __init__(self, saver: Saver, lines_of: Callable[[Pairs], str]) -> None:
-        self._saver, self._settings, self._device = saver, saver.settings, saver.learner.device
-        self._ranks, self._lines_of = saver.ranks, lines_of
-        self._stop = StopSignal(saver.ranks)
-        self._log = RunLog(saver.run_dir, saver.settings, saver.saved, saver.ranks, self._device.torch_device)
+    def __init__(
+        self,
+        run_dir: Path,
+        learner: Learner,
+        tokenizer_digest: str,
+        settings: TrainingConfig,
+        progress: Progress,
+        ranks: Ranks,
+        lines_of: Callable[[Pairs], str],
+    ) -> None:
+        self._run_dir, self._learner, self._digest, self._settings = run_dir, learner, tokenizer_digest, settings
+        self._saved, self._ranks, self._lines_of, self._device = progress, ranks, lines_of, learner.device
+        self._stop = StopSignal(ranks)
+        self._log = RunLog(run_dir, settings, progress, ranks, self._device.torch_device)
         self._unread = list[tuple[Progress, Update]]()
         self._began = 0.0  # when this update began
         self.signal = 0
 
     def __enter__(self) -> Self:
         with ExitStack() as entered:
-            for each in (self._stop, self._saver, self._log):
+            for each in (self._stop, self._log):
                 entered.enter_context(each)
             self._entered = entered.pop_all()
         return self
@@ -158,8 +169,8 @@ class Run:
         """Count and log an update; `progress` has the step and the position after it."""
         settings, step = self._settings, update.step
         to_validate = is_due(settings.validate_every, step, settings)
-        is_needed = to_validate or is_due(settings.save_every, step, settings)
-        to_read = is_needed or is_due(settings.log_every, step, settings) or reads_at_once(self._device)
+        is_saved_or_logged = is_due(settings.save_every, step, settings) or is_due(settings.log_every, step, settings)
+        to_read = to_validate or is_saved_or_logged or reads_at_once(self._device)
         if to_read:
             self._device.synchronize()  # so that the time includes the work of a GPU
         seconds = progress.seconds + time.perf_counter() - self._began
@@ -169,7 +180,6 @@ class Run:
         self.signal = self._stop.number()
         if to_read or self.signal:
             progress = self._read(progress)
-        self._saver.settle(wait=is_needed or self.signal > 0)
         return replace(progress, validation_due=to_validate)
 
     def _read(self, progress: Progress) -> Progress:
@@ -187,16 +197,19 @@ class Run:
         return progress
 
     def save(self, progress: Progress) -> None:
-        """Begin to save a checkpoint."""
-        self._saver.save(progress)
+        """Save a checkpoint. Every rank must call this. Raises UserError or OSError on every rank if it fails."""
+        tensors = Tensors.of(self._learner, self._ranks)
+        with self._ranks.together():
+            if self._ranks.is_first:
+                save(self._run_dir, tensors, progress, self._digest, self._settings)
+        self._saved = progress
 
     def end(self, progress: Progress) -> Progress:
-        """Log and save everything that is not yet saved, and wait until it is written. Returns the saved progress."""
+        """Log and save everything that is not yet saved. Returns the saved progress."""
         progress = self._read(progress)
         self._log.end(progress)
-        self._saver.settle(wait=True)
-        if progress != self._saver.saved:
-            self._saver.save(progress, at_once=True)
+        if progress != self._saved:
+            self.save(progress)
         return progress
 
 

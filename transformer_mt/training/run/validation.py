@@ -29,10 +29,9 @@ from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig, ValidationMetric
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.training.batch_loss import BatchLoss
-from transformer_mt.training.learning import Learner
-from transformer_mt.training.scale.distributed import Ranks, whole_parameters
-from transformer_mt.training.scale.out_of_memory import Room
+from transformer_mt.training.distributed import Ranks, whole_parameters
+from transformer_mt.training.learning import BatchLoss, Learner
+from transformer_mt.training.out_of_memory import Room
 
 
 @dataclass(frozen=True)
