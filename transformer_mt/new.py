@@ -34,6 +34,7 @@ from transformer_mt.settings.choosing import (
     choose_tuning,
     model_settings,
     new_configuration,
+    reached,
     tuned_configuration,
 )
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
@@ -139,6 +140,7 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
     sizes = candidates(text)
     models = [TransformerConfig(**model_settings(size)) for size in sizes]
     chosen = choose(text, minutes, dict(zip(sizes, measured_speeds(models, measures, "muon"), strict=True)))
+    print(f"for comparison, English to German on one core: {reached(text)}")
     content = new_configuration(corpus, text, share, num_held, chosen, name)
     return content, f"{chosen.size}, {chosen.max_steps:,} updates, about {duration(chosen.seconds)}"
 
@@ -291,7 +293,7 @@ def num_characters(measures: TextMeasures) -> int:
 def measured_speeds(models: Sequence[ModelConfig], measures: TextMeasures, optimizer: Optimizer) -> list[float]:
     """Return the target tokens a second of each model on this machine, for random sentences as long as in the text."""
     # Imported here, because it imports PyTorch: mistakes in the text are told at once.
-    from transformer_mt.training.run.beginning import tokens_per_second
+    from transformer_mt.training.run.estimate import tokens_per_second
 
     found = []
     longest = min([LONGEST, *(model.max_positions for model in models)])

@@ -41,6 +41,7 @@ from transformer_mt.training.run.checkpoint import (
     newest_whole_checkpoint,
     point_best_at,
 )
+from transformer_mt.training.run.estimate import estimate
 from transformer_mt.training.run.run_log import check_same_data, copy_from_data, record_start
 from transformer_mt.training.run.running import Run
 from transformer_mt.training.run.validation import ValidationSet, load_validation, validate
@@ -58,12 +59,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment")
     cli.add_settings(parser, "change a setting, for example training.max_steps=200")
-    parser.add_argument(
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
         "--all", action="store_true", help="prepare the corpus first, then train, average and evaluate the model"
     )
+    instead.add_argument(
+        "--estimate", action="store_true", help="print how much time, memory and disk training takes; train nothing"
+    )
     arguments = parser.parse_intermixed_args(argv)
-    if arguments.all:
-        return _run_all_stages(arguments.config, arguments.overrides)
+    if arguments.all or arguments.estimate:
+        return (_run_all_stages if arguments.all else _print_estimate)(arguments.config, arguments.overrides)
     with all_ranks() as ranks:
         try:
             with ranks.together():
@@ -94,6 +99,23 @@ def _run_all_stages(config: str, overrides: Sequence[str]) -> int:
     settings = load_config(config, overrides)
     command = cli.command("train", config, *overrides, "--all")
     return run_all_stages(config, overrides, settings.run_dir, bool(settings.corpus.test), command)
+
+
+def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:
+    """Make a few updates, as a new run would make them, and print what all of them take. Leaves run_dir alone."""
+    if num_processes():
+        raise ConfigError("--estimate is for one process: start it without torchrun")
+    config, ranks = load_config(config_path, overrides), Ranks()
+    settings, data_dir = config.training, Path(config.data_dir)
+    tokenizer = _prepared_tokenizer(data_dir, config, ranks)
+    device = choose_rank_device(settings, ranks)
+    layout = choose_layout(settings, config.model, device)
+    loader = _loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, layout)
+    learner = build_learner(config.model, settings, tokenizer, None, layout, device, ranks)
+    if len(loader.stages) > 1:
+        print(f"measured with the text of the first of {len(loader.stages)} stages:")
+    print(estimate(learner, loader, settings))
+    return 0
 
 
 def train_run(config: Config, ranks: Ranks) -> int:

@@ -3,7 +3,7 @@
 import pytest
 from helpers.thorough import pairwise
 
-from transformer_mt.settings.choosing import FEWEST_TOKENS, SIZES, Text, candidates, choose
+from transformer_mt.settings.choosing import FEWEST_TOKENS, SIZES, Text, candidates, choose, reached
 
 MACHINES = {"slow": (2_000, 400, 40), "fast": (20_000, 6_000, 1_000), "gpu": (400_000, 300_000, 150_000)}
 
@@ -54,6 +54,11 @@ def test_few_updates_have_a_higher_rate():
     few, many = chosen(160_000, 2, "slow"), chosen(160_000, 60, "slow")
     assert few.size == many.size and few.max_steps <= 300 < many.max_steps
     assert few.peak_lr == pytest.approx(1.5 * many.peak_lr)
+
+
+@pytest.mark.parametrize(("words", "said"), [(1, "5,000 captions"), (80_000, "13,400"), (10**9, "165,000")])
+def test_what_a_similar_text_reached_is_told(words, said):
+    assert reached(Text(1, words)).startswith(said)
 
 
 def test_the_number_of_weights_is_that_of_the_matrices_of_a_model():

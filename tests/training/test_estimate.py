@@ -1,0 +1,79 @@
+"""How fast a model is trained is measured after the first updates, which are slow."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers.tiny import new_learner, train_tiny
+
+from transformer_mt import train
+from transformer_mt.base.errors import ConfigError
+from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.batches.loader import Loader
+from transformer_mt.settings.model_settings import TransformerConfig
+from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.storage.checksums import checkpoint_path
+from transformer_mt.training.run import estimate
+
+LENGTHS = np.full(64, 10)
+TINY = TransformerConfig(encoder_layers=1, decoder_layers=1, d_model=8, ffn_dim=8, num_heads=1)
+
+
+@pytest.mark.parametrize(
+    ("seconds_of_update", "num_timed"),
+    [
+        pytest.param(lambda step: 1.5 if step < 4 else 1.0, 5, id="at-least-5-updates"),
+        pytest.param(lambda step: 0.25, 20, id="at-least-so-many-seconds"),
+        pytest.param(lambda step: 10.0, 2, id="not-many-more"),
+    ],
+)
+def test_the_speed_is_that_of_the_timed_updates(monkeypatch, seconds_of_update, num_timed):
+    now, steps, real = 0.0, [], estimate.one_update
+
+    def one_update(learner, batches, rate, step, settings, ranks):
+        nonlocal now
+        made = real(learner, batches, rate, step, settings, ranks)
+        now += seconds_of_update(step)
+        steps.append((step, made.num_labels))
+        return made
+
+    monkeypatch.setattr(estimate, "one_update", one_update)
+    monkeypatch.setattr(estimate.time, "perf_counter", lambda: now)
+    settings = TrainingConfig(tokens_per_batch=40, device="cpu", precision="fp32", num_threads=1)
+    found = estimate.tokens_per_second(TINY, settings, 50, (LENGTHS, LENGTHS), 5.0)
+    timed = steps[-num_timed:]
+    assert [step for step, _ in steps] == list(range(1, len(steps) + 1)) and len(steps) - num_timed in (1, 3)
+    taken = sum(seconds_of_update(step) for step, _ in timed)
+    assert found == pytest.approx(sum(labels for _, labels in timed) / taken)
+
+
+def test_the_command_tells_what_all_updates_take_and_leaves_the_run_alone(experiment, tmp_path, capsys):
+    settings = ["training.max_steps=900", "training.keep_last=5", "training.keep_best=2", "training.precision=bf16"]
+    assert train.main([str(experiment), f"run_dir={tmp_path / 'run'}", *settings, "--estimate"]) == 0
+    speed, time, memory, disk = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"CPU, 1 thread, bf16: [\d,]+ target tokens a second, measured in [\d,]+ updates", speed)
+    assert re.fullmatch(r"900 updates: about \d+ \w+, without the time of \d+ validations?", time)
+    assert re.fullmatch(r"memory: [\d,]{3,} MB at the peak of these updates", memory), "PyTorch alone takes 100 MB"
+    assert list(tmp_path.iterdir()) == []
+    checkpoint = checkpoint_path(train_tiny(experiment, tmp_path / "run", "training.max_steps=1"), 1)
+    size = sum((checkpoint / name).stat().st_size for name in ("model.safetensors", "training.safetensors"))
+    assert disk == f"disk: a checkpoint takes {size / 1e6:,.0f} MB; the run keeps at most 7"
+
+
+def test_an_estimate_leaves_the_weights_as_they_are(experiment):
+    config = load_config(experiment)
+    learner, layout = new_learner(config), "padded"
+    loader = Loader(EncodedCorpus.load(Path(config.data_dir) / "train"), 200, 0, 1, layout)
+    before = [weight.clone() for weight in learner.model.parameters()]
+    estimate.timed_updates(learner, loader, config.training, 0.0)
+    assert all(torch.equal(*both) for both in zip(before, learner.model.parameters(), strict=True))
+
+
+def test_several_ranks_do_not_estimate(experiment, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(ConfigError, match="--estimate is for one process"):
+        train.main([str(experiment), "--estimate"])

@@ -1,0 +1,104 @@
+"""Measures how much time and memory training takes: makes a few updates."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from transformer_mt.base.languages import EOS
+from transformer_mt.base.wording import counted, duration
+from transformer_mt.batches.encoded import EncodedCorpus, EncodedText
+from transformer_mt.batches.loader import Loader, Position
+from transformer_mt.batches.packing import MicroBatch
+from transformer_mt.inference.fast import build_model
+from transformer_mt.kernels.device import peak_memory_on
+from transformer_mt.settings.model_settings import ModelConfig
+from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import Learner
+from transformer_mt.training.loop import one_update
+from transformer_mt.training.run.beginning import choose_layout, choose_rank_device, new_learner
+from transformer_mt.training.run.checkpoint import Tensors
+
+WARM_UP = 3  # updates that are not timed, because kernels are slow at their first call and threads have to start
+LEAST = 5  # updates that are timed
+
+
+class Timed(NamedTuple):
+    """What some updates took."""
+
+    num_updates: int
+    num_labels: int
+    """Target tokens, without padding."""
+    seconds: float
+
+
+def timed_updates(learner: Learner, loader: Loader, settings: TrainingConfig, seconds: float) -> Timed:
+    """Make updates until they have taken `seconds`, and are at least 5, or have taken four times as long.
+
+    Up to 3 updates come before, and are not timed. The weights stay the same, because the learning rate is 0.
+    """
+    learner.loss.train()
+    steps = enumerate(_updates(loader), start=1)
+
+    def timed(least: int, seconds: float, most: float) -> Timed:
+        begun, num_updates, num_labels = time.perf_counter(), 0, 0
+        for step, batches in steps:
+            num_labels += one_update(learner, batches, 0.0, step, settings, Ranks()).num_labels
+            num_updates, passed = num_updates + 1, time.perf_counter() - begun
+            if passed >= most or (num_updates >= least and passed >= seconds):
+                break
+        learner.device.synchronize()  # so that the time includes the work of a GPU
+        return Timed(num_updates, num_labels, time.perf_counter() - begun)
+
+    timed(WARM_UP, 0.0, seconds)
+    return timed(LEAST, seconds, 4 * seconds)
+
+
+def _updates(loader: Loader) -> Iterator[Sequence[MicroBatch]]:
+    """The micro-batches of each update of a new run, without end."""
+    for step, (pairs, _) in enumerate(loader.updates(Position()), start=1):
+        yield [loader.batch(part, step, number) for number, part in enumerate(pairs)]
+
+
+def estimate(learner: Learner, loader: Loader, settings: TrainingConfig, seconds: float = 5.0) -> str:
+    """Make a few updates, and return lines about the time, memory and disk that all updates of a run take."""
+    timed = timed_updates(learner, loader, settings, seconds)
+    tensors = Tensors.of(learner)
+    size = sum(tensor.nbytes for tensor in [*tensors.model.values(), *tensors.training.values()])
+    num_steps, num_validations = settings.max_steps, -(-settings.max_steps // settings.validate_every)
+    num_kept = settings.keep_last + settings.keep_best
+    return (
+        f"{learner.device.description}: {timed.num_labels / timed.seconds:,.0f} target tokens a second, measured in "
+        f"{counted(timed.num_updates, 'update')}\n"
+        f"{counted(num_steps, 'update')}: about {duration(num_steps * timed.seconds / timed.num_updates)}, without the "
+        f"time of {counted(num_validations, 'validation')}\n"
+        f"memory: {peak_memory_on(learner.device.torch_device) / 1e6:,.0f} MB at the peak of these updates\n"
+        f"disk: a checkpoint takes {size / 1e6:,.0f} MB; the run keeps at most {num_kept}"
+    )
+
+
+def tokens_per_second(
+    model: ModelConfig,
+    settings: TrainingConfig,
+    vocab_size: int,
+    lengths: tuple[NDArray[np.int64], NDArray[np.int64]],
+    seconds: float,
+) -> float:
+    """Return the target tokens a second, for random sentences of these lengths, source and target, in tokens."""
+    ranks = Ranks()
+    device = choose_rank_device(settings, ranks)
+    layout = choose_layout(settings, model, device)
+    random = np.random.default_rng(settings.seed)
+    source, target = (
+        EncodedText(random.integers(EOS, vocab_size, side.sum(), np.uint16), np.concatenate([[0], side.cumsum()]))
+        for side in lengths
+    )
+    torch.manual_seed(settings.seed)
+    learner = new_learner(build_model(model, vocab_size, vocab_size), settings, layout, device, ranks)
+    loader = Loader(EncodedCorpus(source, target), settings.tokens_per_batch, 0, settings.seed, layout)
+    timed = timed_updates(learner, loader, settings, seconds)
+    return timed.num_labels / timed.seconds
