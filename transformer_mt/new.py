@@ -25,6 +25,7 @@ from transformer_mt.preparing.text_warnings import (
     FEWEST_PAIRS,
     FEWEST_TO_TUNE,
     check_text,
+    corpus_warnings,
     text_warnings,
 )
 from transformer_mt.settings.choosing import (
@@ -232,7 +233,7 @@ def measured(corpus: CorpusConfig, fewest: int, tokenizer: Tokenizer | None = No
     measures = measure(corpus, FiltersConfig(), opened, tokenizer)
     print(table(measures), flush=True)
     check_text(measures, fewest)
-    for warning in text_warnings(measures):
+    for warning in [*corpus_warnings(corpus, opened), *text_warnings(measures)]:
         print(f"warning: {warning}", file=sys.stderr)
     return measures
 

@@ -38,7 +38,7 @@ from transformer_mt.preparing.prepared import (
     read_prepared,
     trained_on,
 )
-from transformer_mt.preparing.text_warnings import tag_warnings, text_warnings
+from transformer_mt.preparing.text_warnings import corpus_warnings, text_warnings
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, load_config
 from transformer_mt.settings.section import fingerprint
@@ -113,7 +113,7 @@ def look(config: Config, most: int) -> None:
     print(table(measures))
     if any(count.total() == most for count in measures.counts.values()):
         print(f"note: this reads only the first {most:,} pairs of each corpus; `--look N` reads N")
-    for warning in [*tag_warnings(config.corpus), *text_warnings(measures)]:
+    for warning in [*corpus_warnings(config.corpus, opened), *text_warnings(measures)]:
         print(f"warning: {warning}", file=sys.stderr)
     _print_examples(measures)
 
@@ -154,7 +154,7 @@ def prepare(config: Config, num_workers: int = 1) -> None:
         return
     pairs = open_splits(config.corpus)
     digests = {name: corpus.digest() for name, corpus in pairs.items()}
-    for warning in [*tag_warnings(config.corpus), *_text_warnings(pairs)]:
+    for warning in [*corpus_warnings(config.corpus, pairs), *_text_warnings(pairs)]:
         print(f"warning: {warning}", file=sys.stderr)
     existing = _existing_tokenizer(config.tokenizer.from_, config) if config.tokenizer.from_ else None
     held_out = held_out_of(pairs)

@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import pytest
-from helpers.forms import opened, write
+from helpers.forms import filled, opened, write
 from helpers.messages import message, says
 from pydantic import ValidationError
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BadPair
-from transformer_mt.settings.corpus_settings import PairedText
+from transformer_mt.preparing.text_warnings import header_warnings
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 
 
 def pairs_of(keys: dict[str, object]) -> list[object]:
@@ -39,6 +40,41 @@ def test_only_two_columns_of_a_tsv_need_no_numbers(tmp_path: Path) -> None:
     path = write(tmp_path / "b.tsv", "1\tHi.\t2\tHallo.\n")
     with pytest.raises(CorpusError, match=message("table-columns-unclear", "b.tsv", "4", "1\\tHi")):
         opened({"path": path})
+
+
+def warnings_of(keys: dict[str, object], *, codes: tuple[str, str] = ("en", "de")) -> list[str]:
+    corpus = CorpusConfig(
+        **dict(zip(("source_language", "target_language"), codes, strict=True)), train="none", valid="none", test={}
+    )
+    return list(header_warnings(corpus, [(filled(keys), opened(keys))]))
+
+
+@pytest.mark.parametrize(
+    ("header", "codes"),
+    [
+        *((header, ("en", "de")) for header in ("en\tde", "source\ttarget", "SRC\tTGT", "English\tGerman", "eng\tdeu")),
+        *((header, ("en", "de")) for header in ("source_text\ttarget_text", "sentence1\tsentence2", "de-AT\ten_US")),
+        *[("eng_Latn\tzho_Hans", ("eng_Latn", "zho_Hans")), ("rw\tzh-CN", ("rw", "zh"))],
+    ],
+)
+def test_a_first_line_of_a_tsv_that_seems_to_name_the_columns_is_told(
+    tmp_path: Path, header: str, codes: tuple[str, str]
+) -> None:
+    names = header.split("\t")
+    path = write(tmp_path / "a.tsv", f"{header}\na\tb\n")
+    [warning] = warnings_of({"path": path}, codes=codes)
+    assert warning.startswith(f"{path}:1: is read as a pair, but seems to name the columns ({names[0]}, {names[1]})")
+    assert warning.endswith(f"{{path: {path}, source: NAME, target: NAME}}")
+    assert warnings_of({"path": path, "source": 2, "target": 1}, codes=codes)
+    named = {"path": path, "source": names[0], "target": names[1]}
+    assert warnings_of(named, codes=codes) == [] and pairs_of(named) == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    "first", ["Go.\tGeh.", "text\ttext", "fr\tes", "The source\tDie Quelle", "source\t", "1\t2", "\t", "one column"]
+)
+def test_a_first_line_of_a_tsv_that_is_a_pair_is_not_warned_of(tmp_path: Path, first: str) -> None:
+    assert warnings_of({"path": write(tmp_path / "a.tsv", f"{first}\na\tb\n")}) == []
 
 
 @pytest.mark.parametrize("first", ["only one", "", "no\xffutf8\tb\tc"])

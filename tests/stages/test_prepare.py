@@ -16,6 +16,8 @@ from transformer_mt.base.errors import ConfigError, CorpusError, DirectoryError,
 from transformer_mt.base.languages import UNK
 from transformer_mt.batches.encoded import EncodedCorpus, Text, places_of_pairs
 from transformer_mt.prepare import main
+from transformer_mt.preparing.text_warnings import twice_warnings
+from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.storage.checksums import SUMS
 from transformer_mt.text.tokenizer import Tokenizer
 
@@ -265,6 +267,19 @@ def test_sentences_of_duplicates_are_not_counted(experiment: Experiment) -> None
     assert experiment.prepare("filters.duplicates=true") == 0
     lines = json.loads((experiment.data_dir / "training_lines.json").read_text())
     assert (lines["pairs"], lines["usual_sentences"], lines["most_sentences"]) == (len({*TRAIN}) + 1, 1, 3)
+
+
+def test_a_corpus_that_is_listed_twice_is_told(experiment: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
+    path = experiment.directory / "train"
+    assert experiment.prepare(f"corpus.train=[{{name: a, path: {path}}}, {{name: b, path: {path}}}]") == 0
+    assert "warning: train/a and train/b are the same text" in capsys.readouterr().err
+
+
+def test_the_same_file_with_other_sides_or_another_tag_is_another_text() -> None:
+    texts = [PairedText(path="a.tsv", source=1, target=2), PairedText(path="a.tsv", source=2, target=1)]
+    texts.append(PairedText(path="a.tsv", source=1, target=2, tag="<2de>"))
+    corpora = {f"train/{number}": text for number, text in enumerate(texts)}
+    assert not list(twice_warnings(corpora, dict.fromkeys(corpora, "same")))
 
 
 @pytest.mark.parametrize("name", ["shards.json", "kept.rows"])

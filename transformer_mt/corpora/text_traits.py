@@ -1,4 +1,4 @@
-"""Recognises what text is like by its letters, words and signs: script, language, tokenised, in pieces.
+"""Recognises what text is like by its letters, words and signs: script, language, tokenised, in pieces, column names.
 
 Unicode Standard Annex 24 defines the script of each character. Letters that several scripts share, such as the Japanese
 sign for a long vowel, do not count.
@@ -6,7 +6,7 @@ sign for a long vowel, do not count.
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +33,8 @@ class _Facts(NamedTuple):
     """The script of a language, by its short code. Several that a text may mix are joined by +."""
     words: dict[str, frozenset[str]]
     """The most frequent words of a language, by its short code."""
+    columns: frozenset[str]
+    """Words in the names of columns."""
 
 
 @cache
@@ -40,7 +42,7 @@ def _facts() -> _Facts:
     data = yaml.safe_load(Path(__file__).with_name("languages.yaml").read_text(encoding="utf-8"))
     scripts = {code: script for script, codes in data["scripts"].items() for code in codes.split()}
     words = {code: frozenset(words.split()) for codes, words in data["words"].items() for code in codes.split()}
-    return _Facts(scripts, words)
+    return _Facts(scripts, words, frozenset(data["columns"].split()))
 
 
 _SCRIPTS_OF_SUBTAGS = {"hans": "Han", "hant": "Han", "jpan": "Han+Hiragana+Katakana", "kore": "Hangul+Han"}
@@ -82,3 +84,11 @@ def telling_words(language: str, other: str) -> tuple[frozenset[str], frozenset[
     words, others = (_facts().words.get(short_code(code), frozenset[str]()) for code in (language, other))
     own, of_other = words - others, others - words
     return (own, of_other) if min(len(own), len(of_other)) >= _FEWEST else (frozenset(), frozenset())
+
+
+def name_columns(cells: Sequence[str], codes: Iterable[str]) -> bool:
+    """Whether all cells look like names of columns and differ: source_text, German, deu_Latn, or one of the codes."""
+    known = _facts().columns.union(short_code(code) for code in codes)
+    bare = [re.sub("[-_][A-Za-z]{2,4}$", "", cell.strip()).lower() for cell in cells]  # without a region or script
+    words = [re.findall(r"[^\W\d_]+", cell) for cell in bare]
+    return all(each and known.issuperset(each) for each in words) and len(set(cells)) == len(cells)

@@ -1,14 +1,16 @@
 """Finds in corpora and in the measures of their text what would make training fail, or its result worse."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.languages import short_code
 from transformer_mt.base.wording import counted
-from transformer_mt.corpora.corpus import BAD_LINE
-from transformer_mt.corpora.text_traits import TOKENISED_SHARE, script_of
+from transformer_mt.corpora.corpus import BAD_LINE, Corpus
+from transformer_mt.corpora.text_traits import TOKENISED_SHARE, name_columns, script_of
+from transformer_mt.preparing.fill_data_dir import splits_of
 from transformer_mt.preparing.measured_text import SideMeasures, TextMeasures
-from transformer_mt.settings.corpus_settings import CorpusConfig
+from transformer_mt.preparing.prepared import is_training
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 
 FEWEST_PAIRS, FEWEST_TO_TUNE = 500, 100  # for a new model; for fine-tuning
 FEWEST_LINES = 0.4  # different ones of a side, for each of these pairs
@@ -27,6 +29,14 @@ _RELATED = 0.3  # correlation of lengths; it is 0.89 in Tatoeba and Multi30k, an
 _VARIED = 3.0  # words of a line, on average; lengths of shorter lines say little
 
 
+def corpus_warnings(corpus: CorpusConfig, opened: Mapping[str, Corpus]) -> list[str]:
+    """Return a warning for each probable mistake in the settings. `opened` has the text of each split by its name."""
+    splits = splits_of(corpus)
+    digests = {name: opened[name].digest() for name in filter(is_training, opened)}
+    headers = header_warnings(corpus, [(splits[name], pairs) for name, pairs in opened.items()])
+    return [*tag_warnings(corpus), *twice_warnings({name: splits[name] for name in digests}, digests), *headers]
+
+
 def tag_warnings(corpus: CorpusConfig) -> Iterator[str]:
     """Yield a warning for each validation or test set with another tag than every training corpus."""
     trained = list(dict.fromkeys(text.tag for text in corpus.training_corpora))
@@ -41,6 +51,32 @@ def tag_warnings(corpus: CorpusConfig) -> Iterator[str]:
         if tag is not None and tag not in trained:
             has = f"whose tags are {named}" if named else "which have no tags"
             yield f"corpus.{key} has the tag {tag}, which is not a tag of the training corpora, {has}"
+
+
+def header_warnings(corpus: CorpusConfig, opened_texts: Iterable[tuple[PairedText, Corpus]]) -> Iterator[str]:
+    """Yield a warning for each TSV without names of columns in the settings whose first line seems to have names."""
+    for text, pairs in opened_texts:
+        block = next(pairs.blocks(), None) if text.form == "tsv" and not isinstance(text.source, str) else None
+        first = block.pairs[0] if block else None
+        if block and isinstance(first, tuple) and name_columns(first, corpus.languages_of(text)):
+            yield (
+                f"{block.place(0)}: is read as a pair, but seems to name the columns ({first[0]}, {first[1]}). If it "
+                f"does, set the names of the two columns: {{path: {text.place}, source: NAME, target: NAME}}"
+            )
+
+
+def twice_warnings(corpora: Mapping[str, PairedText], digests: Mapping[str, str]) -> Iterator[str]:
+    """Yield a warning for each training corpus with the same text, and the same tag, as an earlier one."""
+    first: dict[tuple[str, str, str | None], str] = {}
+    for name, text in corpora.items():
+        # The digest of two texts tells which one is the source; that of a file with both sides does not.
+        reading = "" if text.form in (None, "prefix", "zip") else text.reading
+        before = first.setdefault((digests[name], reading, text.tag), name)
+        if before != name:
+            yield (
+                f"{before} and {name} are the same text, so an epoch contains its pairs twice: leave one of them out, "
+                "or give a weight to one of them instead"
+            )
 
 
 def check_text(measures: TextMeasures, fewest: int = FEWEST_PAIRS) -> None:
