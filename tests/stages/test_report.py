@@ -13,6 +13,7 @@ from helpers.tiny import log_records, renew_sums, status_and_error
 from helpers.web_page import WebPage
 
 from transformer_mt import report
+from transformer_mt.base.wording import duration
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.scores_json import lines_sha256
 from transformer_mt.reporting.charts import CURVES
@@ -68,6 +69,15 @@ def test_the_scores_are_those_of_scores_json(page, evaluated):
         assert worst["hypothesis"], "a translation that is empty would show nothing"
         assert worst["source"] in page.text and worst["hypothesis"] in page.text
         assert f"chrF2 of {evaluated}: {worst['chrf']:.1f}" in page.text
+
+
+def test_the_page_begins_with_scores_size_corpus_and_time(page, evaluated, trained):
+    begin = page.text.split("Written by")[0]
+    scores = json.loads((evaluated / "evaluation" / "scores.json").read_text())["test_sets"]["tiny"]["scores"]
+    assert f"{scores['BLEU']['value']:.1f} BLEU on tiny" in begin
+    (last,) = [record for record in log_records(evaluated) if "loss" in record][-1:]
+    assert "parameters, en to de, trained on " in begin and f" in {duration(last['seconds'])}" in begin
+    assert f"not evaluated yet {trained} :" in begin
 
 
 def test_what_was_trained_is_said(page, evaluated):

@@ -241,24 +241,42 @@ def page_of(paths: Sequence[Path]) -> str:
     """
     notes: Notes = {section: [] for section in SECTIONS}
     runs = open_runs(paths, notes)
+    tests = gather_tests(runs, notes)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"duration": duration, "number": number, "with_code": with_code}
     style, template = ((files(__package__) / name).read_text("utf-8") for name in ("style.css", "template.html"))
     numbers = {run.name: number for number, run in enumerate(runs)}
     return environment.from_string(template).render(
         runs=runs,
-        tests=gather_tests(runs, notes),
+        tests=tests,
         notes=notes,
         title=" and ".join(numbers) if len(numbers) < 3 else f"{len(numbers)} runs",
         version=__version__,
         mark=Markup(MARK),
         style=Markup(style),
         numbers=numbers,
+        headlines={run.name: headline(run, tests) for run in runs},
         curves=curve_charts(runs),
         settings=settings_table(runs),
         num_colours=charts.NUM_COLOURS,
         sections=SECTIONS,
     )
+
+
+def headline(run: Run, tests: Sequence[TestReport]) -> tuple[list[tuple[str, str]], str]:
+    """The scores of a run, each with what it is, and a sentence with its size, its time and its corpus."""
+    scores = [
+        (f"{score['value']:.1f}", f"{metric} on {test.name}")
+        for test in tests
+        if run.name in test.scored
+        for metric, score in list(test.scored[run.name]["scores"].items())[:1]
+    ]
+    corpus, last = run.config.corpus, run.last_update
+    first, *others = (text.place for text in corpus.training_corpora)
+    more = f" and {counted(len(others), 'other corpus', 'other corpora')}" if others else ""
+    size = f"{run.num_parameters:,} parameters, " if run.num_parameters is not None else ""
+    time = f" in {duration(last.seconds)}" if last and last.seconds is not None else ""
+    return scores, f"{size}{corpus.source_language} to {corpus.target_language}, trained on {first}{more}{time}"
 
 
 def with_code(text: str) -> Markup:
