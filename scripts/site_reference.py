@@ -26,7 +26,7 @@ def settings() -> str:
             default = f" = <code>{escape(suggestions.shown(schema['default']))}</code>" if "default" in schema else ""
             head = f"<code>{full}</code>{default} <small>{escape(suggestions.allowed(schema))}</small>"
             place = f"{words.split('=')[-1]}.{key}" if name == "model" else full
-            entries.append(FORM.format(id=place, head=head, text=escape(schema.get("description", ""))))
+            entries.append(FORM.format(id=place, head=head, text=_with_code(escape(schema.get("description", "")))))
         parts.append(f"## {words}\n\n{title.partition(':')[2].strip()}\n\n{_listed(entries)}")
     return "\n\n".join(parts)
 
@@ -53,7 +53,12 @@ def _message(text: str) -> str:
     """A message with its values in italics, under their names without the code's dots."""
     parts = re.split(r"\{([^{}]*)\}", text)
     names = [f"<var>{escape(name.split('.')[-1].strip('_').lower())}</var>" for name in parts[1::2]]
-    return "".join(f"{escape(text)}{name}" for text, name in zip(parts[::2], [*names, ""], strict=True))
+    return _with_code("".join(f"{escape(text)}{name}" for text, name in zip(parts[::2], [*names, ""], strict=True)))
+
+
+def _with_code(text: str) -> str:
+    """HTML with code where the text has it between backticks."""
+    return re.sub("`(.+?)`", r"<code>\1</code>", text)
 
 
 def _listed(entries: list[str]) -> str:
