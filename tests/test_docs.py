@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import list_modules
 import pytest
+import yaml
 from helpers.tiny import ROOT
 
 from transformer_mt import plot
@@ -20,6 +21,7 @@ README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 DOCS = [README, *PAGES]
 SVG = "{http://www.w3.org/2000/svg}"
+NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1].split("\n\n")[0]
 FAMILY = (ROOT / "docs" / "attention.md").read_text(encoding="utf-8")
 
 each_document = pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
@@ -41,7 +43,8 @@ def defined_in(path: Path) -> set[str]:
 
 @each_document
 def test_every_file_that_is_named_exists(path):
-    names = re.findall(r"(?<![\w./-])((?:\w+/)*\w+\.(?:py|yaml|sh))\b", path.read_text(encoding="utf-8"))
+    text = re.sub(r"^```diff\n.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    names = re.findall(r"(?<![\w./-])((?:\w+/)*\w+\.(?:py|yaml|sh))\b", text)
     places = [
         ROOT,
         ROOT / "configs",
@@ -100,10 +103,19 @@ def test_every_page_says_first_what_it_is_for(path):
 
 
 @each_page
-def test_every_page_is_in_the_contents_and_in_the_navigation_of_the_site(path):
-    if path.name != "index.md":
-        assert f"]({path.name})" in (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    assert f"- {path.name}\n" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+def test_every_page_is_in_the_navigation_of_the_site_once(path):
+    assert re.findall(r"- (\w+\.md)$", NAVIGATION, flags=re.MULTILINE).count(path.name) == 1
+
+
+def test_the_first_page_leads_to_each_part_of_the_site():
+    """A door for each kind of reader; the reference has a paragraph."""
+    first = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    named = {
+        part: pages for each in yaml.safe_load(NAVIGATION) if isinstance(each, dict) for part, pages in each.items()
+    }
+    assert [part for part in named if f"## {part}\n" not in first] == ["Reference"]
+    for pages in named.values():
+        assert len([page for page in pages if f"]({page})" in first]) >= 3
 
 
 def test_the_list_of_modules_is_as_it_is_made():

@@ -12,7 +12,7 @@ from transformer_mt.base.errors import ConfigError
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config
-from transformer_mt.settings.suggestions import MODELS, _parts, settings_text
+from transformer_mt.settings.suggestions import MODELS, parts, settings_text
 
 CORPUS = {"source_language": "en", "target_language": "de", "train": "a", "valid": "b", "test": {}}
 
@@ -56,7 +56,7 @@ def test_every_key_of_a_configuration_is_shown_with_its_default(kind):
 
 
 def test_every_key_has_a_meaning_and_every_line_fits_a_terminal():
-    for _, _, keys in _parts():
+    for _, _, keys in parts():
         assert [key for key, schema in keys.items() if len(schema.get("description", "")) < 8] == []
     assert max(map(len, settings_text().splitlines())) <= 100
 
@@ -64,7 +64,7 @@ def test_every_key_has_a_meaning_and_every_line_fits_a_terminal():
 def test_every_meaning_is_in_plain_words():
     unclear = re.compile(r"\b(?:so many|alone|likewise)\b", re.IGNORECASE)
     half_a_sentence = re.compile(r"(?:Of|As|Than)\b")
-    for name, title, keys in _parts():
+    for name, title, keys in parts():
         for key, schema in keys.items():
             meaning = schema["description"]
             assert not unclear.search(meaning), (name, key)

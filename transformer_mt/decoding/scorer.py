@@ -35,7 +35,8 @@ class PairScore:
 class Scorer(ModelOfText):
     """Scores pairs of texts, by a tokenizer and an engine that scores its ids.
 
-    >>> Scorer.load("runs/demo_en_de/model").score(["The child is sleeping."], ["Das Kind schläft."])[0].log_prob
+    Examples:
+        >>> Scorer.load("runs/demo_en_de/model").score(["The child is sleeping."], ["Das Kind schläft."])[0].log_prob
 
     `score` uses the pieces that the tokenizer makes of a text. A search may have written the same text in other pieces,
     with another probability: to get this probability, pass `Translation.pieces` to `score_pieces`.

@@ -12,6 +12,7 @@ class Translation:
     """A translation of a line."""
 
     text: str
+    """The translation itself; empty for a blank line."""
     score: float
     """The translations of a line are ranked by it: log_prob divided by the length penalty (DecodingConfig).
 

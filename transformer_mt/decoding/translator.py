@@ -69,7 +69,8 @@ class PairAttention:
 class Translator(ModelOfText):
     """Translates lines of text, by a tokenizer and an engine that translates its ids.
 
-    >>> Translator.load("runs/demo_en_de/model").translate(["The child is sleeping."], beam_size=4)
+    Examples:
+        >>> Translator.load("runs/demo_en_de/model").translate(["The child is sleeping."], beam_size=4)
 
     A line that has more sentences or more pieces than usual in training is cut at ends of sentences
     (DecodingConfig.split_sentences). A sentence with more pieces than the model has positions is cut into parts of at

@@ -119,7 +119,7 @@ _TYPES = {"integer": "integer", "number": "number", "string": "text", "boolean":
 def settings_text(name: str = "") -> str:
     """Return the text about a section, a key, or all settings. Raises ConfigError for an unknown name."""
     found = []
-    for section, title, keys in _parts():
+    for section, title, keys in parts():
         entries = {f"{section}.{key}".removeprefix("."): schema for key, schema in keys.items()}
         # A corpus has many keys, so the text shows them only if the user asks for them.
         if name == section or (name == "" and section != "corpus.train"):
@@ -132,7 +132,7 @@ def settings_text(name: str = "") -> str:
     return "\n\n".join(found)
 
 
-def _parts() -> Iterator[tuple[str, str, dict[str, Any]]]:
+def parts() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield the name, the title and the keys of each section. Each key has its JSON schema."""
     for kind in MODELS:
         sections = sections_of(kind)
@@ -152,30 +152,30 @@ def _parts() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def _entry(key: str, schema: dict[str, Any], before: str = "") -> str:
     """Return a line with key, default and allowed values, and indented below it `before` and the key's meaning."""
-    default = f"= {_shown(schema['default'])}" if "default" in schema else "(required)"
-    head = _filled(f"{key} {default}   [{_allowed(schema)}]", indent=2, below=8)
+    default = f"= {shown(schema['default'])}" if "default" in schema else "(required)"
+    head = _filled(f"{key} {default}   [{allowed(schema)}]", indent=2, below=8)
     return f"{head}\n{_filled(before + schema.get('description', ''), indent=6, below=6)}"
 
 
-def _allowed(schema: dict[str, Any]) -> str:
+def allowed(schema: dict[str, Any]) -> str:
     """Return in words which values a JSON schema allows."""
     if forms := schema.get("anyOf", schema.get("oneOf")):
-        return ", or ".join(_allowed(each) for each in forms)
+        return ", or ".join(allowed(each) for each in forms)
     if "$ref" in schema:
         return "keys such as {source: FILE, target: FILE}"
     if schema.get("type") == "array":
         return "a list of them" if "$ref" in schema["items"] else "a list of texts"
     if "const" in schema or "enum" in schema:
-        *values, last = [_shown(value) for value in schema.get("enum", [schema.get("const")])]
+        *values, last = [shown(value) for value in schema.get("enum", [schema.get("const")])]
         return f"{', '.join(values)} or {last}" if values else last
     if schema["type"] == "object":
         [values_of] = [*schema.get("patternProperties", {}).values()] or [schema["additionalProperties"]]
-        return f"{{name: {_allowed(values_of)}}}"
-    bounds = [f"{sign} {_shown(schema[bound])}" for bound, sign in _BOUNDS.items() if bound in schema]
+        return f"{{name: {allowed(values_of)}}}"
+    bounds = [f"{sign} {shown(schema[bound])}" for bound, sign in _BOUNDS.items() if bound in schema]
     return " ".join([_TYPES[schema["type"]], ", ".join(bounds)]).strip()
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """Return a value as it is written in YAML."""
     if isinstance(value, float):
         return f"{value:g}"
