@@ -17,11 +17,10 @@ from transformer_mt.base.memory import peak_memory
 from transformer_mt.batches.loader import Position
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run.run_log import RunLog
 from transformer_mt.training.run.validation import ValidationScores
-from transformer_mt.training.update import Numbers
+from transformer_mt.training.update import Numbers, Update
 
 SETTINGS = TrainingConfig(max_steps=6, log_every=2)
 CPU = torch.device("cpu")

@@ -22,11 +22,10 @@ from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.settings.reading import load_config
 from transformer_mt.terminal import cli
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run.checkpoint import checkpoint_path, load_progress, saved_steps
 from transformer_mt.training.run.running import MOST_IN_A_ROW, count_update
-from transformer_mt.training.update import Numbers
+from transformer_mt.training.update import Numbers, Update
 
 BLANKS = 3  # lines before the first pair, so that lines and pairs are not numbered alike
 OWN = ("model.tied_embeddings=none", "training.log_every=1")

@@ -20,7 +20,6 @@ from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layouts import Packed
 from transformer_mt.training.loss import LossSums, label_smoothed, real_features
 from transformer_mt.training.out_of_memory import Room
-from transformer_mt.training.update import Numbers
 
 Features = Callable[..., Tensor]
 """`Seq2Seq.features`, which takes packed sentences if the model supports them."""
@@ -141,26 +140,3 @@ class Learner:
     @property
     def device(self) -> Device:
         return self.loss.device
-
-
-@dataclass(frozen=True)
-class Update:
-    """An update, with what the host knows of it without waiting for a GPU. Counts are over all ranks."""
-
-    numbers: Numbers
-    step: int
-    """From 1."""
-    learning_rate: float
-    num_labels: int
-    """Real target tokens."""
-    num_positions: int
-    """Target positions, padding included."""
-    num_batches: int
-    """The number of micro-batches before any was split."""
-    pairs: Tensor
-    """int64, on the CPU: the numbers, in the corpus, of the pairs that this rank used."""
-
-    @property
-    def splits(self) -> int:
-        """How often a micro-batch was split in two because it, or one as large, did not fit into memory."""
-        return int(self.numbers.num_batches) - self.num_batches

@@ -10,18 +10,18 @@ from transformer_mt.batches.loader import Loader
 from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learning import Learner, Update
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress, is_due, is_trained
-from transformer_mt.training.update import update
+from transformer_mt.training.update import Update, update
 
 if TYPE_CHECKING:
+    from transformer_mt.training.learning import Learner
     from transformer_mt.training.run.running import Run
     from transformer_mt.training.run.validation import ValidationScores
 
 
 def train(
-    learner: Learner,
+    learner: "Learner",
     loader: Loader,
     validate: "Callable[[], ValidationScores]",
     settings: TrainingConfig,
@@ -59,7 +59,7 @@ def train(
 
 
 def one_update(
-    learner: Learner,
+    learner: "Learner",
     batches: Sequence[MicroBatch],
     rate: float,
     step: int,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,29 @@ class Numbers(NamedTuple):
     """The norm of the gradient before clipping."""
     is_finite: Tensor
     """Whether loss and gradient are finite; if not, the weights have not changed."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """An update, with what the host knows of it without waiting for a GPU. Counts are over all ranks."""
+
+    numbers: Numbers
+    step: int
+    """From 1."""
+    learning_rate: float
+    num_labels: int
+    """Real target tokens."""
+    num_positions: int
+    """Target positions, padding included."""
+    num_batches: int
+    """The number of micro-batches before any was split."""
+    pairs: Tensor
+    """int64, on the CPU: the numbers, in the corpus, of the pairs that this rank used."""
+
+    @property
+    def splits(self) -> int:
+        """How often a micro-batch was split in two because it, or one as large, did not fit into memory."""
+        return int(self.numbers.num_batches) - self.num_batches
 
 
 def update(

@@ -21,7 +21,7 @@ from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.kernels.device import Device, choose_device
 from transformer_mt.preparing.shards import write_encoded
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.learning import Update
+from transformer_mt.training.update import Update
 
 UPDATES = 20
 TOP = 40

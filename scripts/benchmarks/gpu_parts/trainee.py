@@ -14,10 +14,11 @@ from transformer_mt.kernels.device import Device
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learning import Learner, Update
+from transformer_mt.training.learning import Learner
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.run.beginning import choose_layout, new_learner
+from transformer_mt.training.update import Update
 
 ALONE = Ranks()
 

@@ -25,9 +25,9 @@ from transformer_mt.storage.records import processor, versions
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learning import Update
 from transformer_mt.training.progress import Progress, is_due, is_trained
 from transformer_mt.training.run.validation import ValidationScores, perplexity
+from transformer_mt.training.update import Update
 
 _LONGEST_SILENCE = 60.0  # seconds of training without a line in a log
 

@@ -22,11 +22,12 @@ from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.kernels.device import Device
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.learning import Learner, Update
+from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress, compare_with_best, is_due
 from transformer_mt.training.run.checkpoint import Tensors, save
 from transformer_mt.training.run.run_log import RunLog
 from transformer_mt.training.run.validation import ValidationScores
+from transformer_mt.training.update import Update
 
 T = TypeVar("T")
 
