@@ -26,7 +26,7 @@ WORKFLOW, NIGHTLY, RELEASE = (
 )
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-DOCKERFILES = sorted((ROOT / "docker").iterdir())
+DOCKERFILES = sorted((ROOT / "docker").glob("Dockerfile.*"))
 
 ONLY_IN_A_CHECKOUT = r"\bdocs/|\bscripts/|\btests/|transformer-mt\["
 
