@@ -6,8 +6,9 @@ hypotheses. No further thread is needed, and a thread that is alone finds everyt
 
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from transformer_mt.decoding.engine import WITH_SCORES, Engine, Sentence, Wanted
 from transformer_mt.decoding.hypothesis import Hypothesis
@@ -17,8 +18,7 @@ Batch = tuple[list[int], list[list[Hypothesis]]]
 """The numbers of some sentences, and the hypotheses of each."""
 
 MOST_TOGETHER = 256  # sentences in a call for several threads: the next call, for those who came later, begins soon
-# How long a turn waits for the threads of the last one to ask again, as a share of the time that this took.
-PATIENCE = 0.1
+PATIENCE = 0.01  # seconds after a turn in which the next one waits for as many requests as there were before
 
 
 @dataclass(eq=False)
@@ -28,16 +28,10 @@ class _Request:
     sentences: Sequence[Sentence]
     decoding: DecodingConfig
     wanted: Wanted
-    found: dict[int, list[Hypothesis]] = field(default_factory=dict)
-    """The hypotheses of each sentence, by its number among `sentences`."""
-    is_taken: bool = False
-    """Whether another thread translates it now, or has done so."""
+    found: list[list[Hypothesis]] | None = None
+    """The hypotheses of each sentence, if another thread has translated them."""
     is_alone: bool = False
     """Whether a call for several threads has failed, so that it has to be translated alone."""
-
-    @property
-    def is_done(self) -> bool:
-        return len(self.found) == len(self.sentences)
 
     def joins(self, other: "_Request") -> bool:
         """Whether both may be translated in one call."""
@@ -50,13 +44,10 @@ class Together:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        lock = threading.Lock()
-        self._changed = threading.Condition(lock)  # a request is done, or a turn has ended
-        self._came = threading.Condition(lock)  # a request has come
+        self._changed = threading.Condition()  # a request has come, or a turn has ended
         self._waiting: list[_Request] = []  # in the order in which they came
         self._leader: int | None = None  # the thread that has its turn
-        self._others: list[_Request] = []  # which it translates together with its own
-        self._size, self._begun, self._until = 1, 0.0, 0.0  # see `_take`
+        self._size, self._until = 1, 0.0  # until this time, a turn waits for so many requests, its own included
 
     def translate(
         self, sentences: Sequence[Sentence], decoding: DecodingConfig, wanted: Wanted = WITH_SCORES
@@ -71,99 +62,74 @@ class Together:
             with self._engine.turn():
                 yield from self._engine.translate_unordered(sentences, decoding, wanted)
             return
-        request = _Request(sentences, decoding, wanted)
-        try:
-            self._wait(request)
-            if not request.is_taken:
+        request, others = _Request(sentences, decoding, wanted), list[_Request]()
+        if self._has_turn(request):
+            try:
                 with self._engine.turn():
-                    yield from self._lead(request)
-            elif sentences:
-                if wanted.progress is not None:
-                    wanted.progress(len(sentences))
-                yield list(request.found), list(request.found.values())
-        finally:
-            self._end(request)
+                    others += self._taken(request)
+                    if others:
+                        self._translate_all([request, *others])
+                    if request.found is None:
+                        yield from self._engine.translate_unordered(sentences, decoding, wanted)
+            finally:
+                self._end(others)
+        if request.found:
+            if wanted.progress is not None:
+                wanted.progress(len(sentences))
+            yield list(range(len(sentences))), request.found
 
-    def _wait(self, request: _Request) -> None:
-        """Wait until it is this thread's turn to translate, or until another thread has translated its request."""
+    def _has_turn(self, request: _Request) -> bool:
+        """Wait until it is this thread's turn, or until another thread has translated its request."""
         with self._changed:
             self._waiting.append(request)
-            self._came.notify()
-            self._changed.wait_for(
-                lambda: request.is_done if request.is_taken else self._leader is None and self._waiting[0] is request
-            )
-            if not request.is_taken:
-                self._leader, self._begun = threading.get_ident(), time.monotonic()
-                self._waiting.remove(request)
-
-    def _end(self, request: _Request) -> None:
-        """End the turn of this thread, if it has it. Others that it has not translated are translated alone."""
-        with self._changed:
-            if self._leader == threading.get_ident():
-                self._size, now = 1 + len(self._others) + len(self._waiting), time.monotonic()
-                self._until = now + PATIENCE * (now - self._begun)
-                undone = [other for other in self._others if not other.is_done]
-                for other in undone:
-                    other.is_taken, other.is_alone = False, True
-                self._waiting[:0] = undone
-                self._leader, self._others = None, []
+            self._changed.notify_all()
+            try:
+                self._changed.wait_for(
+                    lambda: request.found is not None or (self._leader is None and self._waiting[:1] == [request])
+                )
+            finally:  # also if it was interrupted
+                self._waiting = [other for other in self._waiting if other is not request]
                 self._changed.notify_all()
-            elif request in self._waiting:  # interrupted while it waited
-                self._waiting.remove(request)
-                self._changed.notify_all()
+            if request.found is None:
+                self._leader = threading.get_ident()
+            return request.found is None
 
-    def _take(self, request: _Request) -> None:
+    def _taken(self, request: _Request) -> list[_Request]:
         """Take the requests that can be translated together with this one.
 
         As many threads as were there in the last turn probably ask again, so a turn that comes soon waits for them.
         """
+        others: list[_Request] = []
         if request.is_alone or (request.decoding.sampling and not self._engine.samples_by_number):
-            return
-        with self._came:
-            if self._size > 1 and (left := self._until - time.monotonic()) > 0:
-                self._came.wait_for(lambda: len(self._waiting) + 1 >= self._size, left)
+            return others
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._waiting) + 1 >= self._size, self._until - time.monotonic())
             size = len(request.sentences)
             for other in list(self._waiting):
                 if size + len(other.sentences) <= MOST_TOGETHER and request.joins(other):
                     size += len(other.sentences)
-                    other.is_taken = True
                     self._waiting.remove(other)
-                    self._others.append(other)
+                    others.append(other)
+        return others
 
-    def _lead(self, request: _Request) -> Iterator[Batch]:
-        """Translate this request and the others that wait."""
-        self._take(request)
-        for numbers in self._batches(request, self._others):
-            if self._others and request.wanted.progress is not None:
-                request.wanted.progress(len(numbers))
-            yield numbers, [request.found[number] for number in numbers]
-
-    def _batches(self, request: _Request, others: list[_Request]) -> Iterator[list[int]]:
-        """Translate the sentences of all, or, if that fails, of the first; yields the numbers of the latter's."""
+    def _translate_all(self, requests: Sequence[_Request]) -> None:
+        """Find the hypotheses of all requests in one call; of none if it fails, perhaps because of one of them."""
+        sentences = [sentence for request in requests for sentence in request.sentences]
+        wanted = replace(requests[0].wanted, progress=None)
         try:
-            if others:
-                yield from self._translated([request, *others])
-        except Exception:  # perhaps because of one of the others
-            pass
-        if not others or not request.is_done:
-            yield from self._translated([request])
+            found = iter(self._engine.translate(sentences, requests[0].decoding, wanted))
+        except Exception:
+            return
+        for request in requests:
+            request.found = list(islice(found, len(request.sentences)))
 
-    def _translated(self, requests: list[_Request]) -> Iterator[list[int]]:
-        """Translate what is left of some requests in one call; yields the numbers of the sentences of the first."""
-        places = [
-            (request, number)
-            for request in requests
-            for number in range(len(request.sentences))
-            if number not in request.found
-        ]
-        sentences = [request.sentences[number] for request, number in places]
-        first, is_alone = requests[0], len(requests) == 1
-        wanted = first.wanted if is_alone else replace(first.wanted, progress=None)
-        for numbers, hypotheses_of in self._engine.translate_unordered(sentences, first.decoding, wanted):
-            for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
-                request, own = places[number]
-                request.found[own] = hypotheses
-            if not is_alone:
-                with self._changed:
-                    self._changed.notify_all()
-            yield [own for request, own in (places[number] for number in numbers) if request is first]
+    def _end(self, others: Sequence[_Request]) -> None:
+        """End the turn of this thread. The others that it has not translated are translated alone, and next."""
+        with self._changed:
+            undone = [other for other in others if other.found is None]
+            for other in undone:
+                other.is_alone = True
+            self._waiting[:0] = undone
+            self._size, self._until = 1 + len(others) + len(self._waiting), time.monotonic() + PATIENCE
+            self._leader = None
+            self._changed.notify_all()
