@@ -212,7 +212,9 @@ def test_many_threads_at_once_find_what_each_finds_alone(seed, shared):
 
 def test_coroutines_are_translated_together(translator):
     async def ask():
-        return await asyncio.gather(*[translator.translate_async([line], beam_size=2) for line in LINES[:6]])
+        return await asyncio.gather(
+            *[asyncio.to_thread(translator.translate, [line], beam_size=2) for line in LINES[:6]]
+        )
 
     assert asyncio.run(ask()) == [[text] for text in translator.translate(LINES[:6], beam_size=2)]
 

@@ -1,6 +1,5 @@
 """The Python API for translating: `Translator` turns lines into lines. Imports no PyTorch."""
 
-import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence, Sized
@@ -126,19 +125,6 @@ class Translator(ModelOfText):
         """The best translation of each line, in order; empty for a blank line. See `translations`."""
         found = self.translations(lines, decoding, beam_size=beam_size, length_penalty=length_penalty, scores=False)
         return [translations[0].text for translations in found]
-
-    async def translate_async(
-        self,
-        lines: Sequence[str],
-        decoding: DecodingConfig | None = None,
-        *,
-        beam_size: int | None = None,
-        length_penalty: float | None = None,
-    ) -> list[str]:
-        """`translate` in another thread, for programs with asyncio. Calls at the same time are translated together."""
-        return await asyncio.to_thread(
-            self.translate, lines, decoding, beam_size=beam_size, length_penalty=length_penalty
-        )
 
     def translations(
         self,
