@@ -1,7 +1,7 @@
 """Text in capitals, or with a capital on each word, becomes usual text, whose words a model knows better."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -43,20 +43,15 @@ class Casing:
         return write(translation, self._symbols)
 
     def _usual(self, text: str) -> str:
-        parts: Sequence[str] = self._symbols.split(text)
-        befores = [part[-_NEAR:] for part in ["", *parts]]
-        return "".join(
-            part if at % 2 else self._usual_part("".join(befores[at - 1 : at + 1]) if at else "", part)
-            for at, part in enumerate(parts)
-        )
-
-    def _usual_part(self, before: str, part: str) -> str:
         def usual(match: re.Match[str]) -> str:
-            if _BEGINS_SENTENCE.search((before + part[max(0, match.start() - _NEAR) : match.start()])[-_NEAR:]):
-                return match[0][0] + match[0][1:].lower()
-            return self._usual_word(match[0])
+            found = match[0]
+            if match["word"] is None:  # a symbol
+                return found
+            if _BEGINS_SENTENCE.search(text[max(0, match.start() - _NEAR) : match.start()]):
+                return found[0] + found[1:].lower()
+            return self._usual_word(found)
 
-        return _WORD.sub(usual, part)
+        return re.sub(f"{self._symbols.pattern}|(?P<word>{_WORD.pattern})", usual, text)
 
     def _usual_word(self, word: str) -> str:
         return self._cached(word.lower())
