@@ -6,7 +6,7 @@ from torch.nn.attention import SDPBackend
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.kernels import device as device_module
-from transformer_mt.kernels.device import check_c_compiler, choose_device, end_of_queue, why_gpu_unused
+from transformer_mt.kernels.device import check_c_compiler, choose_device, why_gpu_unused
 
 MATMUL = torch.backends.mkldnn.matmul
 
@@ -105,12 +105,6 @@ def test_a_gpu_that_is_chosen_becomes_the_current_one():
         assert choose_device("cuda", "auto").torch_device == torch.device("cuda:1")
 
 
-def test_the_end_of_a_queue_is_that_of_the_gpu_that_is_meant_whichever_is_the_current_one():
-    with two_gpus():
-        for number in (0, 1):
-            assert end_of_queue(torch.device("cuda", number)).device == torch.device("cuda", number)
-
-
 def test_a_gpu_for_which_pytorch_has_no_kernels_is_named_with_those_that_it_has(monkeypatch):
     def no_kernel(*_, **__):
         raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nSearch for ...")
@@ -176,18 +170,6 @@ def test_a_missing_c_compiler_or_header_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("CC", "other-cc")
     with pytest.raises(ConfigError, match=message("compiler-missing")):
         check_c_compiler()
-
-
-@pytest.mark.cuda
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_who_waits_for_a_second_gpu_gets_what_it_has_computed():
-    device = choose_device("cuda:1", "auto").torch_device
-    torch.cuda.set_device(0)
-    with torch.cuda.device(device):
-        torch.cuda._sleep(500_000_000)  # cycles, which are some tenths of a second
-    number = torch.ones((), device=device).to("cpu", non_blocking=True)
-    end_of_queue(device).synchronize()
-    assert number == 1
 
 
 @pytest.mark.cuda

@@ -138,13 +138,6 @@ def on_device(numbers: Sequence[float], device: torch.device) -> Tensor:
     return torch.tensor(numbers, pin_memory=True).to(device, non_blocking=True)
 
 
-def end_of_queue(device: torch.device) -> torch.cuda.Event:
-    """An event that occurs when this GPU (not necessarily the current one) has done the work in its queue."""
-    event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # the host sleeps while it waits
-    event.record(torch.cuda.current_stream(device))
-    return event
-
-
 def peak_memory_on(device: torch.device) -> int:
     """The most bytes that this process has held at once: on that GPU, or for a CPU in the host's memory."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()
