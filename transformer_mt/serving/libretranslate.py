@@ -209,8 +209,10 @@ def _form(fields: dict[str, Any]) -> Form:
 def _alternatives(fields: dict[str, Any]) -> int:
     try:
         number = int(fields.get("alternatives") or 0)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # 1e999 is infinite
         raise HTTPException(400, "Invalid request: alternatives parameter is not a number") from None
-    if not 0 <= number <= MOST_ALTERNATIVES:
+    if number < 0:
+        raise HTTPException(400, "Invalid request: alternatives parameter must be >= 0")
+    if number > MOST_ALTERNATIVES:
         raise HTTPException(400, f"Invalid request: alternatives parameter must be <= {MOST_ALTERNATIVES}")
     return number
