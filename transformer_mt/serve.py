@@ -84,13 +84,24 @@ async def _serve(models: Sequence["Model"], limits: "Limits", listener: socket.s
 
     from transformer_mt.serving.app import application
     from transformer_mt.serving.gate import Connection
-    from transformer_mt.serving.measures import JsonLines, log_line
+    from transformer_mt.serving.json_log import JsonLines
     from transformer_mt.serving.service import Service
+
+    hangup = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
+
+    async def replace_models() -> None:
+        while await hangup.wait():
+            hangup.clear()  # several signals during a replacement lead to one further replacement
+            await asyncio.gather(*(model.replace() for model in models))
 
     try:
         await asyncio.gather(*(model.start() for model in models))
         service = Service(models, limits)
         logging.basicConfig(level=logging.WARNING, handlers=[JsonLines()])
+        logging.getLogger("transformer_mt").setLevel(logging.INFO)
+        for library in ("uvicorn", "python_multipart"):  # which would warn about each broken request
+            logging.getLogger(library).setLevel(logging.ERROR)
         server = uvicorn.Server(
             uvicorn.Config(
                 application(service, cors),
@@ -104,18 +115,11 @@ async def _serve(models: Sequence["Model"], limits: "Limits", listener: socket.s
                 timeout_graceful_shutdown=math.ceil(2 * limits.seconds) + 1,
             )
         )
-        replacing: set[asyncio.Task[None]] = set()  # held here, because the loop holds tasks only weakly
-
-        async def replace_models() -> None:
-            await asyncio.gather(*(model.replace() for model in models))
-            log_line({"level": "info", "message": "SIGHUP: each model is loaded again, if no error is logged before"})
-
-        asyncio.get_running_loop().add_signal_handler(
-            signal.SIGHUP, lambda: replacing.add(asyncio.create_task(replace_models()))
-        )
+        replacing = asyncio.create_task(replace_models())  # named, because the loop holds tasks only weakly
         listener.listen()
         print(_announcement(listener, service), flush=True)
         await server.serve([listener])
+        replacing.cancel()
     finally:
         await asyncio.gather(*(model.close() for model in models))
 
