@@ -170,6 +170,17 @@ def test_what_is_no_object_of_json(server, body):
     assert error_of(response, 400) == "Invalid JSON format"
 
 
+@pytest.mark.parametrize("charset", ["unicode_escape", "punycode", '"UTF-7"'])
+def test_a_form_in_a_dangerous_charset_is_refused(server, charset):
+    parts = [
+        f'--X\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in {"q": "\\ud800 +2AA-", **EN_DE}.items()
+    ]
+    headers = {"Content-Type": f"multipart/form-data; boundary=X; charset={charset}"}
+    response = server.post("/translate", data="".join(parts) + "--X--\r\n", headers=headers)
+    assert "charset" in error_of(response, 400)
+
+
 def test_a_number_that_is_infinite_for_a_computer(server):
     body = b'{"q": "x", "source": "en", "target": "de", "alternatives": 1e999}'
     response = server.post("/translate", data=body, headers={"Content-Type": "application/json"})
