@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,14 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise UserError("no model directory is given: give at least one, such as runs/<name>/model")
     if len(directories) > 1 and arguments.ensemble:
         raise UserError("--ensemble joins the models of one server: give only one MODEL_DIR, or leave --ensemble out")
-    try:
-        import prometheus_client  # noqa: F401
-        import py3langid  # noqa: F401
-        import python_multipart  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise UserError(f"the package {error.name} is not installed, which `serve` needs. {_INSTALL}") from None
+    for package in ("prometheus_client", "py3langid", "python_multipart", "starlette", "uvicorn"):
+        if find_spec(package) is None:
+            raise UserError(f"the package {package} is not installed, which `serve` needs. {_INSTALL}")
     from transformer_mt.serving.limits import Limits, read_keys
     from transformer_mt.serving.model_process import Model
 

@@ -87,7 +87,8 @@ class Model:
         """Let a process do a job, or another one if the first dies.
 
         Raises a UserError for what the asker did wrong; Unavailable if two processes died, if the model cannot be
-        loaded, and after `close`; RuntimeError for a mistake in the program, which the log describes.
+        loaded, and after `close`; TimeoutError soon after `job.until`; RuntimeError for a mistake
+        in the program, which the log describes.
         """
         if self._is_closed:
             raise Unavailable("the server is ending: ask again later")
@@ -245,7 +246,7 @@ class _Process:
             self.process.join()
             self._loop.call_soon_threadsafe(self._take_end)
 
-    def _take(self, number: int | None, reply: "ModelInfo | Answer | UserError | RuntimeError") -> None:
+    def _take(self, number: int | None, reply: "ModelInfo | Answer | Exception") -> None:
         """Take the answer to a job, or, without a number, that to loading the model."""
         future: asyncio.Future[Any] = self.info if number is None else self._jobs.pop(number)
         if future.done():  # who asked has gone away
@@ -310,15 +311,15 @@ def _serve(
             threads.submit(work, *message)
 
 
-def _reply(translator: Translator, job: Job) -> Answer | UserError | RuntimeError:
+def _reply(translator: Translator, job: Job) -> Answer | UserError | RuntimeError | TimeoutError:
     try:
         return answer(translator, job)
     except UserError as error:
         if type(error) is not UserError:
             return error
         fault: Exception = error  # a worker process of the engine was killed
-    except TimeoutError as error:  # nobody waits for it
-        return RuntimeError(str(error))
+    except TimeoutError as error:  # nobody waits for the answer
+        return error
     except Exception as error:
         fault = error
     # Without the message of the error and without the job, which may hold texts of the asker.
