@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,14 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise UserError("no model directory is given: give at least one, such as runs/<name>/model")
     if len(directories) > 1 and arguments.ensemble:
         raise UserError("--ensemble joins the models of one server: give only one MODEL_DIR, or leave --ensemble out")
-    try:
-        import prometheus_client  # noqa: F401
-        import py3langid  # noqa: F401
-        import python_multipart  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise UserError(f"the package {error.name} is not installed, which `serve` needs. {_INSTALL}") from None
+    for package in ("prometheus_client", "py3langid", "python_multipart", "starlette", "uvicorn"):
+        if find_spec(package) is None:
+            raise UserError(f"the package {package} is not installed, which `serve` needs. {_INSTALL}")
     from transformer_mt.serving.limits import Limits, read_keys
     from transformer_mt.serving.model_process import Model
 
@@ -84,13 +80,24 @@ async def _serve(models: Sequence["Model"], limits: "Limits", listener: socket.s
 
     from transformer_mt.serving.app import application
     from transformer_mt.serving.gate import Connection
-    from transformer_mt.serving.measures import JsonLines, log_line
+    from transformer_mt.serving.json_log import JsonLines
     from transformer_mt.serving.service import Service
+
+    hangup = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
+
+    async def replace_models() -> None:
+        while await hangup.wait():
+            hangup.clear()  # several signals during a replacement lead to one further replacement
+            await asyncio.gather(*(model.replace() for model in models))
 
     try:
         await asyncio.gather(*(model.start() for model in models))
         service = Service(models, limits)
         logging.basicConfig(level=logging.WARNING, handlers=[JsonLines()])
+        logging.getLogger("transformer_mt").setLevel(logging.INFO)
+        for library in ("uvicorn", "python_multipart"):  # which would warn about each broken request
+            logging.getLogger(library).setLevel(logging.ERROR)
         server = uvicorn.Server(
             uvicorn.Config(
                 application(service, cors),
@@ -104,18 +111,11 @@ async def _serve(models: Sequence["Model"], limits: "Limits", listener: socket.s
                 timeout_graceful_shutdown=math.ceil(2 * limits.seconds) + 1,
             )
         )
-        replacing: set[asyncio.Task[None]] = set()  # held here, because the loop holds tasks only weakly
-
-        async def replace_models() -> None:
-            await asyncio.gather(*(model.replace() for model in models))
-            log_line({"level": "info", "message": "SIGHUP: each model is loaded again, if no error is logged before"})
-
-        asyncio.get_running_loop().add_signal_handler(
-            signal.SIGHUP, lambda: replacing.add(asyncio.create_task(replace_models()))
-        )
+        replacing = asyncio.create_task(replace_models())  # named, because the loop holds tasks only weakly
         listener.listen()
         print(_announcement(listener, service), flush=True)
         await server.serve([listener])
+        replacing.cancel()
     finally:
         await asyncio.gather(*(model.close() for model in models))
 

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import signal
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,10 +54,12 @@ class Server:
 
 
 @contextmanager
-def serving(directory: Path, *arguments: object):
+def serving(directory: Path, *arguments: object, while_loading: Callable[[Running], None] | None = None):
     """Serve with these arguments on a free port, and end the server if the test does not."""
     running = start(directory, "server", "-m", "transformer_mt.serve", *arguments, "--port", 0, "--device", "cpu")
     try:
+        if while_loading is not None:
+            while_loading(running)
         wait_until(lambda: "serving" in running.out.read_text(), running)
         yield Server(running, re.search(r"http://[\d.]+:\d+", running.out.read_text())[0])
         if running.process.poll() is None:

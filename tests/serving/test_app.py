@@ -83,7 +83,11 @@ def test_an_unexpected_error_tells_the_client_nothing_and_the_log_no_text(capsys
 
 @pytest.mark.parametrize(
     ("error", "status", "text"),
-    [(TranslationError("too many tags"), 400, "too many tags"), (Unavailable("process 7"), 503, "try again")],
+    [
+        (TranslationError("too many tags"), 400, "too many tags"),
+        (Unavailable("process 7"), 503, "try again"),
+        (TimeoutError(), 504, "no answer"),
+    ],
 )
 def test_other_errors_of_a_model(error, status, text):
     found, answer = ask(Echo(error), "/translate", {"q": "x", "source": "zh", "target": "en"})

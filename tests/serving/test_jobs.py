@@ -2,6 +2,7 @@
 
 import math
 import random
+import time
 
 import pytest
 from helpers.echo import Echo
@@ -145,3 +146,12 @@ def test_a_large_job_is_translated_in_slices(form, echo, monkeypatch):
     [sentences] = answer(translator, Job((text,), form=form)).texts
     assert text_of(sentences) == text
     assert sizes == [AT_ONCE, AT_ONCE, AT_ONCE, len(lines) - 3 * AT_ONCE]
+
+
+@pytest.mark.parametrize("form", ["text", "html"])
+def test_a_job_ends_when_nobody_waits_for_it_any_more(form, echo):
+    text = "<p>A dog.</p>\n" * 2000
+    with pytest.raises(TimeoutError):
+        answer(echo(), Job((text,) * 20, form=form, until=time.monotonic() + 0.1))
+    with pytest.raises(TimeoutError):
+        answer(echo(), Job((LINES[0],), form=form, until=time.monotonic() - 1))

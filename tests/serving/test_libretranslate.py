@@ -144,6 +144,7 @@ def test_a_missing_or_empty_field_is_named(server, name, sent):
         ({"alternatives": "x"}, "alternatives parameter is not a number"),
         ({"alternatives": [1]}, "alternatives parameter is not a number"),
         ({"alternatives": 11}, "alternatives parameter must be <= 10"),
+        ({"alternatives": -1}, "alternatives parameter must be >= 0"),
         ({"q": "x" * 3001}, "request (3001) exceeds text limit (3000)"),
         ({"q": ["x"] * 41}, "request (41) exceeds text limit (40)"),
         ({"q": 5}, "q parameter is not"),
@@ -167,6 +168,23 @@ def test_wrong_fields(server, fields, expected):
 def test_what_is_no_object_of_json(server, body):
     response = server.post("/translate", data=body, headers={"Content-Type": "application/json; charset=utf-8"})
     assert error_of(response, 400) == "Invalid JSON format"
+
+
+@pytest.mark.parametrize("charset", ["unicode_escape", "punycode", '"UTF-7"'])
+def test_a_form_in_a_dangerous_charset_is_refused(server, charset):
+    parts = [
+        f'--X\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in {"q": "\\ud800 +2AA-", **EN_DE}.items()
+    ]
+    headers = {"Content-Type": f"multipart/form-data; boundary=X; charset={charset}"}
+    response = server.post("/translate", data="".join(parts) + "--X--\r\n", headers=headers)
+    assert "charset" in error_of(response, 400)
+
+
+def test_a_number_that_is_infinite_for_a_computer(server):
+    body = b'{"q": "x", "source": "en", "target": "de", "alternatives": 1e999}'
+    response = server.post("/translate", data=body, headers={"Content-Type": "application/json"})
+    assert "is not a number" in error_of(response, 400)
 
 
 def test_wrong_methods_and_routes(server):

@@ -135,6 +135,7 @@ def test_clients_that_leave_or_send_nonsense_harm_no_other(server, translator):
     assert asyncio.run(all_of_them()) == expected
     assert server.get("/health").ok
     assert not [line for line in server.log() if "failure" in line]
+    assert all(line.startswith("{") for line in server.running.err.read_text().splitlines())
 
 
 def test_models_are_replaced_under_requests(server, translator):

@@ -13,7 +13,7 @@ import time
 import pytest
 from helpers.processes import wait_until
 from helpers.thorough import thorough
-from helpers.tiny import ROOT, demo_pairs
+from helpers.tiny import ROOT, demo_pairs, renew_sums
 from helpers.untrained import write_untrained
 
 from transformer_mt.base.errors import CheckpointError, ConfigError
@@ -130,7 +130,7 @@ def test_a_process_that_dies_idle_is_replaced(two_models):
     assert texts(served(two_models[:1], use)) == texts(*expected(two_models[0], SHORT))
 
 
-def test_a_replaced_model_finishes_its_jobs_and_the_new_one_does_the_later_ones(two_models, tmp_path):
+def test_a_replaced_model_finishes_its_jobs_and_the_new_one_does_the_later_ones(two_models, tmp_path, caplog):
     directory = shutil.copytree(two_models[0], tmp_path / "model")
     job = Job(LINES)
 
@@ -143,7 +143,9 @@ def test_a_replaced_model_finishes_its_jobs_and_the_new_one_does_the_later_ones(
         assert len(multiprocessing.active_children()) == 1
         return await asyncio.gather(asked, model.answer(job))
 
-    before, after = served([directory], use)
+    with caplog.at_level(logging.INFO):
+        before, after = served([directory], use)
+    assert "the model is loaded again" in caplog.text
     assert [texts(before), texts(after)] == [texts(*expected(each, job)) for each in two_models]
     assert texts(before) != texts(after)
 
@@ -159,6 +161,34 @@ def test_a_model_that_cannot_be_loaded_leaves_the_old_one(two_models, tmp_path, 
     assert texts(served([directory], use)) == texts(*expected(two_models[0], SHORT))
     assert "the model stays as it was" in caplog.text
     assert "model.safetensors" in caplog.text
+
+
+def test_a_model_of_other_languages_does_not_replace(two_models, tmp_path, caplog):
+    directory = shutil.copytree(two_models[0], tmp_path / "model")
+
+    async def use(model):
+        config = (directory / "config.yaml").read_text()
+        assert "source_language: en" in config
+        (directory / "config.yaml").write_text(config.replace("source_language: en", "source_language: fr"))
+        renew_sums(directory)
+        await model.replace()
+        assert model.info.pairs == [("en", "de", None)]
+        return await model.answer(SHORT)
+
+    assert texts(served([directory], use)) == texts(*expected(two_models[0], SHORT))
+    assert "start the server again" in caplog.text
+
+
+def test_close_does_not_wait_for_a_replacement(two_models, caplog):
+    async def use(model):
+        replacing = asyncio.ensure_future(model.replace())
+        await asyncio.sleep(0.1)
+        await model.close()
+        await replacing
+
+    with caplog.at_level(logging.INFO):
+        served(two_models[:1], use)
+    assert not caplog.records
 
 
 def test_a_model_that_cannot_be_loaded_at_all_says_why(tmp_path):

@@ -143,14 +143,15 @@ def test_metrics_and_the_log_count_without_saying_what(server):
     server.translated("Confidential confession", api_key="verysecretkey")
     server.post("/translate?q=Confidential+query&source=en&target=de")
     server.get("/Confidential/path")
+    server.translated("<2Confidential> x")
     after = server.get("/metrics").text
 
     def count(text: str, name: str) -> float:
         return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
 
     route = 'transformer_mt_requests_total{method="POST",route="/translate",status="200"}'
-    assert count(after, route) == count(before, route) + 2
-    assert count(after, "transformer_mt_sentences_total") == count(before, "transformer_mt_sentences_total") + 2
+    assert count(after, route) == count(before, route) + 3
+    assert count(after, "transformer_mt_sentences_total") == count(before, "transformer_mt_sentences_total") + 3
     assert count(after, "transformer_mt_waiting_sentences") == 0
     line = server.logged(route="other", status=404)
     assert {"time", "method", "route", "status", "seconds", "client", "sentences"} == line.keys()

@@ -4,11 +4,12 @@ import signal
 import socket
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from helpers.messages import says
 from helpers.optional import skip_without_package_of
-from helpers.processes import ended, said
+from helpers.processes import ended, said, wait_until
 from helpers.tiny import demo_pairs, status_and_error
 
 from transformer_mt import serve
@@ -17,6 +18,7 @@ skip_without_package_of("serve")
 
 from helpers.served import serving  # noqa: E402
 
+PROC = Path("/proc/self")
 SENTENCES = [source for source, _ in demo_pairs(12)]
 
 
@@ -57,9 +59,17 @@ def test_without_the_packages_of_the_extra(model_dir, monkeypatch, capsys):
 
 
 def test_sigterm_answers_what_was_accepted(model_dir, translator, tmp_path):
-    """Also with an override, which the requests do not repeat."""
+    """Also with an override, which the requests do not repeat, and after SIGHUP while the model was being loaded."""
     expected, found = translator.translate(SENTENCES * 2, beam_size=1), []
-    with serving(tmp_path, model_dir, "beam_size=1") as server:
+
+    def hang_up(running) -> None:
+        children = PROC.parent / f"{running.process.pid}/task/{running.process.pid}/children"
+        wait_until(children.read_text, running)  # now it loads the model
+        running.process.send_signal(signal.SIGHUP)
+
+    with serving(tmp_path, model_dir, "beam_size=1", while_loading=hang_up if PROC.is_dir() else None) as server:
+        if PROC.is_dir():
+            assert "loaded again" in server.logged(level="info")["message"]
         assert server.running.out.read_text() == f"serving {server.url}: en-de\n"
 
         def ask() -> None:

@@ -1,6 +1,7 @@
 """Jobs of a server: what one request asks of a model, and the answer. Imports no PyTorch."""
 
 import math
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -38,8 +39,15 @@ class Job:
     beam_size: int | None = None
     """None: the model's own setting, or n_best if that is more."""
     alignment: bool = False
+    until: float = math.inf
+    """The time.monotonic(), which all processes of a machine share, after which nobody waits for the answer."""
     by_sentence: bool = False
     """Whether each sentence is translated on its own. A line that has a prefix is not cut."""
+
+    def check_time(self, _: float = 0.0) -> None:
+        """Raises TimeoutError if nobody waits for the answer any more. The translator calls it after each part."""
+        if time.monotonic() > self.until:
+            raise TimeoutError
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,11 @@ def text_of(sentences: Iterable[Sentence], rank: int = 0) -> str:
 
 
 def answer(translator: Translator, job: Job) -> Answer:
-    """Do a job. Raises a UserError for what the asker did wrong, and the errors of `Translator.translations`."""
+    """Do a job. Raises a UserError for what the asker did wrong, and the errors of `Translator.translations`.
+
+    Raises TimeoutError soon after `job.until`.
+    """
+    job.check_time()
     translator.tags.check(job.tag)
     decoding = _decoding(translator.decoding, job)
     if job.form != "text":
@@ -115,7 +127,9 @@ def _document(translator: Translator, decoding: DecodingConfig, job: Job, text: 
     assert job.form != "text"
     if job.n_best > 1 or job.prefixes or job.terms or job.alignment:
         raise TranslationError(f"n_best, prefixes, terms and alignment are for plain text, not for {job.form}")
-    translated = translator.translate_document(text, job.form, decoding, tag=job.tag, at_once=AT_ONCE)
+    translated = translator.translate_document(
+        text, job.form, decoding, tag=job.tag, progress=job.check_time, at_once=AT_ONCE
+    )
     return Sentence(text, "", (Found(translated, math.nan, math.nan, None, (), None),))
 
 
@@ -161,6 +175,7 @@ def _translated(translator: Translator, decoding: DecodingConfig, job: Job, cut:
             decoding,
             prefixes=[each.prefix for each in now] if job.prefixes else None,
             alignment=job.alignment,
+            progress=job.check_time,
             first_line=start + 1,
             terms=terms,
         )

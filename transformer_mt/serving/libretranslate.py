@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import PurePath
 from typing import Any
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -175,9 +176,13 @@ class LibreTranslate:
 
     async def _fields(self, request: Request) -> dict[str, Any]:
         """The fields of a request: of its JSON, or of its query string and its form. Checks the API key."""
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
+        kind, options = parse_options_header(request.headers.get("content-type"))
+        if kind == b"application/json":
             fields = json_object(await request.body())
         else:
+            # Python has charsets that need minutes for a large form, and others that give half a surrogate pair.
+            if kind == b"multipart/form-data" and options.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):
+                raise HTTPException(400, "Invalid request: the charset of the form is not UTF-8")
             form = await request.form(max_files=1, max_fields=MOST_FIELDS, max_part_size=self.service.limits.body)
             given = [*request.query_params.items(), *form.items()]
             fields = {name: value.replace("\r\n", "\n") if isinstance(value, str) else value for name, value in given}
@@ -209,8 +214,10 @@ def _form(fields: dict[str, Any]) -> Form:
 def _alternatives(fields: dict[str, Any]) -> int:
     try:
         number = int(fields.get("alternatives") or 0)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # 1e999 is infinite
         raise HTTPException(400, "Invalid request: alternatives parameter is not a number") from None
-    if not 0 <= number <= MOST_ALTERNATIVES:
+    if number < 0:
+        raise HTTPException(400, "Invalid request: alternatives parameter must be >= 0")
+    if number > MOST_ALTERNATIVES:
         raise HTTPException(400, f"Invalid request: alternatives parameter must be <= {MOST_ALTERNATIVES}")
     return number

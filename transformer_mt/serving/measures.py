@@ -1,13 +1,11 @@
 """What a server counts and logs of its requests: no texts, no keys, and no paths that a client has chosen."""
 
-import json
-import logging
-import sys
-import time
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
 from starlette.types import Scope
+
+from transformer_mt.serving.json_log import log_line
 
 if TYPE_CHECKING:
     from transformer_mt.serving.service import Service
@@ -53,17 +51,3 @@ class Measures:
         client = (scope.get("client") or ("",))[0]
         fields = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4), "client": client}
         log_line(fields | {"sentences": sentences} | ({"failure": failure} if failure else {}))
-
-
-def log_line(fields: dict[str, object]) -> None:
-    """Write a line of JSON with the time to standard error."""
-    print(
-        json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **fields}), file=sys.stderr, flush=True
-    )
-
-
-class JsonLines(logging.Handler):
-    """Writes the warnings and errors of other parts in the same form."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        log_line({"level": record.levelname.lower(), "message": record.getMessage()})

@@ -26,6 +26,7 @@ from transformer_mt.decoding.loading import EngineOptions
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.serving.jobs import Answer, Job, answer
+from transformer_mt.serving.json_log import JsonLines
 from transformer_mt.settings.reading import load_config
 
 JOBS_AT_ONCE = 64  # in one process; further jobs wait
@@ -74,6 +75,7 @@ class Model:
         self.pending = 0
         """The number of lines of text that wait or are being translated."""
         self._current: asyncio.Task[_Process]
+        self._new: asyncio.Task[_Process] | None = None  # what `replace` loads
         self._replacing, self._is_closed = asyncio.Lock(), False
 
     async def start(self) -> None:
@@ -85,7 +87,8 @@ class Model:
         """Let a process do a job, or another one if the first dies.
 
         Raises a UserError for what the asker did wrong; Unavailable if two processes died, if the model cannot be
-        loaded, and after `close`; RuntimeError for a mistake in the program, which the log describes.
+        loaded, and after `close`; TimeoutError soon after `job.until`; RuntimeError for a mistake
+        in the program, which the log describes.
         """
         if self._is_closed:
             raise Unavailable("the server is ending: ask again later")
@@ -108,21 +111,26 @@ class Model:
         async with self._replacing:
             if self._is_closed:
                 return
-            new = asyncio.create_task(self._loaded())
-            try:
-                await new
-            except UserError as error:
+            new = self._new = asyncio.create_task(self._loaded())
+            await asyncio.wait([new])
+            if new.cancelled():  # by `close`
+                return
+            if error := new.exception():
                 _log.error("the model stays as it was, because it cannot be loaded again: %s", error)
                 return
             old, self._current = self._current, new
+            _log.info("%s: the model is loaded again", self.directories[0])
             await _end(old)
 
     async def close(self) -> None:
         """Take no more jobs, finish those that were accepted, and end the process."""
         self._is_closed = True
+        if self._new is not None:
+            self._new.cancel()
         async with self._replacing:
             while self.pending:
                 await asyncio.sleep(0.02)
+            self._current.cancel()  # nobody waits for it, if it is still being loaded
             await _end(self._current)
 
     async def _ready(self) -> "_Process":
@@ -154,7 +162,13 @@ class Model:
     async def _loaded(self) -> "_Process":
         process = _Process(self.directories, self.options, self.overrides, self._died)
         try:
-            self.info = await process.info
+            info = await process.info
+            if hasattr(self, "info") and info.pairs != self.info.pairs:
+                raise CheckpointError(
+                    f"{self.directories[0]}: the model translates between other languages, or with other tags, than "
+                    "before: start the server again"
+                )
+            self.info = info
         except BaseException:
             await process.kill()
             raise
@@ -162,8 +176,9 @@ class Model:
 
 
 async def _end(task: "asyncio.Task[_Process]") -> None:
-    with suppress(UserError):  # it never began
-        await (await task).end()
+    await asyncio.wait([task])
+    if not task.cancelled() and not task.exception():  # else it never began
+        await task.result().end()
 
 
 class _Died(Exception):
@@ -231,7 +246,7 @@ class _Process:
             self.process.join()
             self._loop.call_soon_threadsafe(self._take_end)
 
-    def _take(self, number: int | None, reply: "ModelInfo | Answer | UserError | RuntimeError") -> None:
+    def _take(self, number: int | None, reply: "ModelInfo | Answer | Exception") -> None:
         """Take the answer to a job, or, without a number, that to loading the model."""
         future: asyncio.Future[Any] = self.info if number is None else self._jobs.pop(number)
         if future.done():  # who asked has gone away
@@ -273,6 +288,7 @@ def _serve(
     for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the parent
         signal.signal(signal_number, signal.SIG_IGN)
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
+    logging.basicConfig(level=logging.WARNING, handlers=[JsonLines()])
     try:
         translator = Translator.load(directories, **vars(options))
         if overrides:
@@ -281,6 +297,7 @@ def _serve(
     except UserError as error:
         connection.send((None, error))
         return
+    logging.disable(logging.WARNING)  # from here on, warnings may quote what an asker wrote
     sending = threading.Lock()
 
     def work(number: int, job: Job) -> None:
@@ -294,13 +311,15 @@ def _serve(
             threads.submit(work, *message)
 
 
-def _reply(translator: Translator, job: Job) -> Answer | UserError | RuntimeError:
+def _reply(translator: Translator, job: Job) -> Answer | UserError | RuntimeError | TimeoutError:
     try:
         return answer(translator, job)
     except UserError as error:
         if type(error) is not UserError:
             return error
         fault: Exception = error  # a worker process of the engine was killed
+    except TimeoutError as error:  # nobody waits for the answer
+        return error
     except Exception as error:
         fault = error
     # Without the message of the error and without the job, which may hold texts of the asker.

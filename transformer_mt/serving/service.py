@@ -1,6 +1,7 @@
 """The models of a server by language pair: which of them translates a request, and whether it still may wait."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -84,10 +85,12 @@ class Service:
         if self.waiting and self.waiting + size > self.limits.queue:
             raise HTTPException(429, "Slowdown: too many sentences are waiting", {"Retry-After": "2"})
         self.waiting += size
-        answering = asyncio.create_task(model.answer(replace(job, tag=tag)))
+        answering = asyncio.create_task(
+            model.answer(replace(job, tag=tag, until=time.monotonic() + self.limits.seconds))
+        )
         answering.add_done_callback(partial(self._answered, size))
         try:
-            # Shielded, because the model process does a job to its end: until then, its sentences count as waiting.
+            # Shielded, because the sentences count as waiting until the model process has given the job up.
             return await asyncio.wait_for(asyncio.shield(answering), self.limits.seconds)
         except TimeoutError:
             raise HTTPException(504, f"no answer after {self.limits.seconds:g} seconds: send less text") from None
