@@ -58,7 +58,7 @@ class ModelInfo:
         for tag in candidates:
             tag_of.setdefault(translator.languages(tag), tag)
         pairs = [(source, target, tag) for (source, target), tag in tag_of.items()]
-        name = directory.parent.name if directory.name == "model" else directory.name
+        name = (directory.name == "model" and directory.parent.name) or directory.name
         return cls(name, pairs, options.engine, translator.engine.hardware)
 
 
