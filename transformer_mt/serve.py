@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _bound(host: str, port: int) -> socket.socket:
     """A socket with this address. Raises UserError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sends at once on TCP only
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

@@ -23,7 +23,7 @@ def write_run(runs, name, bleu=90.0, speed=None):
     (run / "model").mkdir()
     save_file({"a": torch.zeros(2, 3), "b": torch.zeros(4)}, run / "model" / "model.safetensors")
     groups = [Group(1, 10, 7, bleu, bleu), Group(21, 30, 3, bleu / 2, bleu / 2)]
-    analysis = Analysis("word", groups, [], 1.0, {}, [])
+    analysis = Analysis("word", groups, 1.0, {}, [])
     score = MetricScore(bleu, "nrefs:1", 1.25)
     found = TestSetScores(num_lines=10, scores={"BLEU": score}, checksums=NONE, analysis=analysis)
     write_scores(run / "evaluation" / "scores.json", {"news": found})
