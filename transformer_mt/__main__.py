@@ -20,8 +20,8 @@ STAGES = {
     "rerank": "chooses the best translations of n-best lists by the scores of several models",
     "export": "writes a model in the format of another program",
     "evaluate": "scores a model on its test sets, or a file of translations",
-    "report": "writes a page of HTML about runs: curves, scores, translations, attention",
-    "plot": "draws attention, and other pictures known from textbooks",
+    "report": "writes a page of HTML about runs: learning curves, scores, translations",
+    "plot": "draws attention, position encodings and masks",
     "demo": "runs all stages from prepare to evaluate on a small synthetic corpus",
 }
 OTHERS = {

@@ -1,4 +1,4 @@
-"""The stage `plot`: draws the attention of a model, and other pictures known from textbooks."""
+"""The stage `plot`: draws the attention of a model, position encodings and masks."""
 
 import sys
 from collections.abc import Sequence

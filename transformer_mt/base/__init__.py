@@ -1,4 +1,4 @@
-"""Code for every room: errors, parts of messages, languages, the memory of the machine, worker processes.
+"""Code for every folder: errors, parts of messages, languages, the memory of the machine, worker processes.
 
-Nothing here imports another room. Code that only two rooms share belongs into the lower room of the two.
+Nothing here imports another folder. Code that only two folders share belongs in the lower one of the two.
 """

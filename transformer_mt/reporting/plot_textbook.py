@@ -1,4 +1,4 @@
-"""Draws pictures known from textbooks: `plot positions` and `plot masks`.
+"""Draws position encodings and masks: `plot positions` and `plot masks`.
 
 T positions  D model width
 """

@@ -53,8 +53,8 @@ def parser() -> argparse.ArgumentParser:
         "Reads a run or a model, translates its test sets, prints BLEU, chrF and TER with sacreBLEU's signatures, and\n"
         "writes evaluation/<test>.hypotheses.txt and evaluation/scores.json into its directory.\n"
         "Or, with --hypothesis and --reference, reads a file of translations and its references, and only prints\n"
-        "their scores. Or, with --compare, tests with sacreBLEU's paired tests whether other runs or files are better\n"
-        "than the first, and shows the sentences that differ most.",
+        "their scores. Or, with --compare, tests with sacreBLEU's paired bootstrap whether other runs or files are\n"
+        "better than the first.",
         "python -m transformer_mt.evaluate runs/demo_en_de --test demo beam_size=5\n"
         "  python -m transformer_mt.evaluate --hypothesis hypotheses.txt --reference references.txt\n"
         "  python -m transformer_mt.evaluate --compare runs/old runs/new",
