@@ -280,10 +280,11 @@ def test_a_wheel_has_every_file_of_the_package():
         path for path in (ROOT / "transformer_mt").rglob("*") if path.is_file() and "__pycache__" not in path.parts
     ]
     for path in found:
-        package = ".".join(path.parent.relative_to(ROOT).parts)
-        assert package in setup["packages"], path
+        names = {folder: ".".join(folder.relative_to(ROOT).parts) for folder in path.parents if ROOT in folder.parents}
+        folder, package = next((each, name) for each, name in names.items() if name in setup["packages"])
         patterns = ["*.py", *setup["package-data"].get(package, [])]
-        assert any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns), path
+        assert any(fnmatch.fnmatch(path.relative_to(folder).as_posix(), pattern) for pattern in patterns), path
+        assert path.suffix != ".py" or folder == path.parent, path
     assert any(path.suffix == ".html" for path in found)
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_mt.base.errors import UserError
+from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.terminal import cli
 
 if TYPE_CHECKING:
     from transformer_mt.serving.limits import Limits
-    from transformer_mt.serving.model_process import Model
+    from transformer_mt.serving.model_process import Copies
     from transformer_mt.serving.service import Service
 
 _DESCRIPTION = """\
@@ -33,6 +34,7 @@ pause. Standard error has a line of JSON for each request, without texts and key
 The exit status is 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM."""
 
 _CONNECTIONS = 500
+_MOST_COPIES = 4  # of each model, unless --workers asks for more: each takes memory of its own
 _INSTALL = "Install all: `python -m pip install prometheus-client py3langid python-multipart starlette uvicorn`"
 
 
@@ -49,12 +51,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if find_spec(package) is None:
             raise UserError(f"the package {package} is not installed, which `serve` needs. {_INSTALL}")
     from transformer_mt.serving.limits import Limits, read_keys
-    from transformer_mt.serving.model_process import Model
+    from transformer_mt.serving.model_process import Copies
 
     keys = read_keys(arguments.api_keys) if arguments.api_keys else frozenset()
     limits = Limits(arguments.queue, arguments.char_limit, arguments.batch_limit, arguments.timeout, keys)
     options = cli.engine_options(arguments)
-    models = [Model([directory, *arguments.ensemble], options, overrides) for directory in directories]
+    number = options.workers or min(num_cores(), _MOST_COPIES)
+    models = [Copies([directory, *arguments.ensemble], options, overrides, number) for directory in directories]
     with cli.sigterm_raised(), _bound(arguments.host, arguments.port) as listener:
         asyncio.run(_serve(models, limits, listener, arguments.cors))
     return 0
@@ -74,7 +77,7 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def _serve(models: Sequence["Model"], limits: "Limits", listener: socket.socket, cors: Sequence[str]) -> None:
+async def _serve(models: Sequence["Copies"], limits: "Limits", listener: socket.socket, cors: Sequence[str]) -> None:
     """Load the models, answer requests until a signal comes, and end the models."""
     import uvicorn
 

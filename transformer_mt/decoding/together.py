@@ -18,7 +18,8 @@ Batch = tuple[list[int], list[list[Hypothesis]]]
 """The numbers of some sentences, and the hypotheses of each."""
 
 MOST_TOGETHER = 256  # sentences in a call for several threads: the next call, for those who came later, begins soon
-PATIENCE = 0.01  # seconds after a turn in which the next one waits for as many requests as there were before
+# How long a turn waits for the threads of the last one to ask again, as a share of the time that this took.
+PATIENCE = 0.1
 
 
 @dataclass(eq=False)
@@ -44,10 +45,13 @@ class Together:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._changed = threading.Condition()  # a request has come, or a turn has ended
+        lock = threading.Lock()
+        # Two conditions, so that a request that comes wakes only the thread that waits for it, not all others.
+        self._came, self._ended = threading.Condition(lock), threading.Condition(lock)
         self._waiting: list[_Request] = []  # in the order in which they came
         self._leader: int | None = None  # the thread that has its turn
-        self._size, self._until = 1, 0.0  # until this time, a turn waits for so many requests, its own included
+        # Until this time, a turn waits for so many requests, its own included; and the time when the last turn began.
+        self._size, self._until, self._begun = 1, 0.0, 0.0
 
     def translate(
         self, sentences: Sequence[Sentence], decoding: DecodingConfig, wanted: Wanted = WITH_SCORES
@@ -80,18 +84,20 @@ class Together:
 
     def _has_turn(self, request: _Request) -> bool:
         """Wait until it is this thread's turn, or until another thread has translated its request."""
-        with self._changed:
+        with self._ended:
             self._waiting.append(request)
-            self._changed.notify_all()
+            self._came.notify()
             try:
-                self._changed.wait_for(
+                self._ended.wait_for(
                     lambda: request.found is not None or (self._leader is None and self._waiting[:1] == [request])
                 )
-            finally:  # also if it was interrupted
+            except BaseException:  # it was interrupted
                 self._waiting = [other for other in self._waiting if other is not request]
-                self._changed.notify_all()
+                self._ended.notify_all()
+                raise
             if request.found is None:
-                self._leader = threading.get_ident()
+                self._waiting.remove(request)
+                self._leader, self._begun = threading.get_ident(), time.monotonic()
             return request.found is None
 
     def _taken(self, request: _Request) -> list[_Request]:
@@ -102,8 +108,8 @@ class Together:
         others: list[_Request] = []
         if request.is_alone or (request.decoding.sampling and not self._engine.samples_by_number):
             return others
-        with self._changed:
-            self._changed.wait_for(lambda: len(self._waiting) + 1 >= self._size, self._until - time.monotonic())
+        with self._came:
+            self._came.wait_for(lambda: len(self._waiting) + 1 >= self._size, self._until - time.monotonic())
             size = len(request.sentences)
             for other in list(self._waiting):
                 if size + len(other.sentences) <= MOST_TOGETHER and request.joins(other):
@@ -125,11 +131,12 @@ class Together:
 
     def _end(self, others: Sequence[_Request]) -> None:
         """End the turn of this thread. The others that it has not translated are translated alone, and next."""
-        with self._changed:
+        with self._ended:
             undone = [other for other in others if other.found is None]
             for other in undone:
                 other.is_alone = True
             self._waiting[:0] = undone
-            self._size, self._until = 1 + len(others) + len(self._waiting), time.monotonic() + PATIENCE
+            self._size, now = 1 + len(others) + len(self._waiting), time.monotonic()
+            self._until = now + PATIENCE * (now - self._begun)
             self._leader = None
-            self._changed.notify_all()
+            self._ended.notify_all()

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from transformer_mt.base.errors import TranslationError
@@ -48,6 +48,12 @@ class Job:
         """Raises TimeoutError if nobody waits for the answer any more. The translator calls it after each part."""
         if time.monotonic() > self.until:
             raise TimeoutError
+
+    def part(self, at: int, number: int) -> "Job":
+        """Part `at` of `number` parts of about equal size."""
+        begin, end = (len(self.texts) * each // number for each in (at, at + 1))
+        prefixes = None if self.prefixes is None else self.prefixes[begin:end]
+        return replace(self, texts=self.texts[begin:end], prefixes=prefixes)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,6 +31,7 @@ from transformer_mt.serving.json_log import JsonLines
 from transformer_mt.settings.reading import load_config
 
 JOBS_AT_ONCE = 64  # in one process; further jobs wait
+FEWEST_APART = 8  # texts of a job for each of several processes
 SENDS = 2  # times that a job is given to a process, if the first one dies
 
 _log = logging.getLogger(__name__)
@@ -173,6 +175,49 @@ class Model:
             await process.kill()
             raise
         return process
+
+
+class Copies:
+    """One model in several processes of one thread each on a CPU: one translates while others wait for their clients.
+
+    A GPU has one process. Methods are those of Model.
+    """
+
+    def __init__(
+        self, directories: Sequence[Path], options: EngineOptions, overrides: Sequence[str] = (), number: int = 1
+    ) -> None:
+        self._model = partial(Model, directories, replace(options, workers=1), overrides)
+        self._models, self._number = [self._model()], number
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._models[0].info
+
+    async def start(self) -> None:
+        await self._models[0].start()
+        if self.info.hardware == "CPU":
+            others = [self._model() for _ in range(self._number - 1)]
+            await asyncio.gather(*(model.start() for model in others))
+            self._models += others
+
+    async def answer(self, job: Job) -> Answer:
+        """Let those do the job that have least to do; several, if it has many texts."""
+        models = sorted(self._models, key=lambda model: model.pending)
+        number = min(len(models), len(job.texts) // FEWEST_APART)
+        if number < 2 or (
+            job.prefixes is not None and len(job.prefixes) != len(job.texts)
+        ):  # the model says what is wrong
+            return await models[0].answer(job)
+        answers = await asyncio.gather(
+            *(model.answer(job.part(at, number)) for at, model in enumerate(models[:number]))
+        )
+        return Answer(tuple(text for answer in answers for text in answer.texts))
+
+    async def replace(self) -> None:
+        await asyncio.gather(*(model.replace() for model in self._models))
+
+    async def close(self) -> None:
+        await asyncio.gather(*(model.close() for model in self._models))
 
 
 async def _end(task: "asyncio.Task[_Process]") -> None:

@@ -12,7 +12,7 @@ from transformer_mt.base.errors import UserError
 from transformer_mt.base.wording import cut
 from transformer_mt.serving.jobs import Answer, Job
 from transformer_mt.serving.limits import Limits, num_sentences
-from transformer_mt.serving.model_process import Model, Unavailable
+from transformer_mt.serving.model_process import Copies, Unavailable
 from transformer_mt.serving.served_languages import Identifier, name_of, served_code
 
 AUTO = "auto"
@@ -31,10 +31,10 @@ class Direction:
 class Service:
     """Gives jobs to the models. `pairs` has the model of each language pair, and the tag for it."""
 
-    def __init__(self, models: Sequence[Model], limits: Limits) -> None:
+    def __init__(self, models: Sequence[Copies], limits: Limits) -> None:
         """Raises UserError if two models translate the same pair."""
         self.models, self.limits, self.waiting = models, limits, 0
-        self.pairs: dict[tuple[str, str], tuple[Model, str | None]] = {}
+        self.pairs: dict[tuple[str, str], tuple[Copies, str | None]] = {}
         for model in models:
             for source, target, tag in model.info.pairs:
                 pair = served_code(source), served_code(target)
