@@ -16,11 +16,11 @@ from helpers.thorough import thorough
 from helpers.tiny import ROOT, demo_pairs, renew_sums
 from helpers.untrained import write_untrained
 
-from transformer_mt.base.errors import CheckpointError, ConfigError
+from transformer_mt.base.errors import CheckpointError, ConfigError, TranslationError
 from transformer_mt.decoding.loading import EngineOptions
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.serving.jobs import Job, answer
-from transformer_mt.serving.model_process import Model, Unavailable
+from transformer_mt.serving.model_process import Copies, Model, Unavailable
 
 OPTIONS = EngineOptions(device="cpu", workers=1)
 LINES = tuple(source for source, _ in demo_pairs(12))
@@ -58,6 +58,37 @@ def served(directories, use):
             await model.close()
 
     return asyncio.run(run())
+
+
+def test_copies_of_a_model_share_the_texts_of_a_job_in_order(two_models):
+    many, bad = Job(LINES * 3, prefixes=("",) * 36, n_best=2), Job(LINES * 3, prefixes=("Das",))
+
+    async def run():
+        copies = Copies(two_models[:1], OPTIONS, number=2)
+        await copies.start()
+        try:
+            assert len(multiprocessing.active_children()) == 2
+            with pytest.raises(TranslationError):
+                await copies.answer(bad)
+            return await asyncio.gather(copies.answer(many), copies.answer(SHORT))
+        finally:
+            await copies.close()
+
+    found = asyncio.run(run())
+    assert [texts(each) for each in found] == [texts(each) for each in expected(two_models[0], many, SHORT)]
+
+
+def test_copies_that_cannot_be_loaded_raise_what_a_model_raises(tmp_path):
+    copies = Copies([tmp_path], OPTIONS, number=2)
+
+    async def run():
+        try:
+            await copies.start()
+        finally:
+            await copies.close()
+
+    with pytest.raises(CheckpointError):
+        asyncio.run(run())
 
 
 def kill_all():
