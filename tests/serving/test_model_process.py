@@ -124,16 +124,18 @@ def test_many_jobs_at_once_are_answered_as_one_alone(two_models):
 
 @pytest.mark.parametrize("delay", [0.05, *thorough(0.0, 0.3, 1.0)])
 def test_jobs_of_a_process_that_dies_are_answered_by_another(delay, two_models, caplog):
-    jobs = [Job(LINES)] * 3
+    jobs, were_done = [Job(LINES)] * 3, []
 
     async def use(model):
         asked = [asyncio.ensure_future(model.answer(job)) for job in jobs]
         await asyncio.sleep(delay)
+        were_done.append(all(each.done() for each in asked))
         kill_all()
         return await asyncio.gather(*asked)
 
     assert list(map(texts, served(two_models[:1], use))) == list(map(texts, expected(two_models[0], *jobs)))
-    assert sum("the process of the model died" in record.message for record in caplog.records) == 1
+    died = sum("the process of the model died" in record.message for record in caplog.records)
+    assert died == 1 or were_done == [True]  # a fast machine may have done all before, and then nobody waits for it
 
 
 def test_a_job_whose_processes_die_twice_is_given_up_and_later_ones_are_answered(two_models):
