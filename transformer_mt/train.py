@@ -2,8 +2,8 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -68,29 +68,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     arguments = parser.parse_intermixed_args(argv)
     if arguments.all or arguments.estimate:
-        return (_run_all_stages if arguments.all else _print_estimate)(arguments.config, arguments.overrides)
+        with _lack_of_memory_explained():
+            return (_run_all_stages if arguments.all else _print_estimate)(arguments.config, arguments.overrides)
     with all_ranks() as ranks:
         try:
             with ranks.together():
                 config = load_config(arguments.config, arguments.overrides)
             if warning := config.training.schedule_warning():
                 ranks.say(warning, warning=True)
-            signum = train_run(config, ranks)
+            with _lack_of_memory_explained():
+                signum = train_run(config, ranks)
         except TrainingError as error:  # not another error, which the first rank may not have
             if ranks.is_first or isinstance(error, RankError):
                 raise
             return 2  # the first rank has the same error, and prints it
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            raise RankError(
-                "out of memory: lower training.tokens_per_batch, in a new run_dir; to keep the size of an update, "
-                "leave training.tokens_per_update as it is"
-            ) from None
     if signum:
         command = cli.command("train", arguments.config, *arguments.overrides)
         ranks.say(f"To resume: {shlex.join(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
     return 128 + signum if signum else 0
+
+
+@contextmanager
+def _lack_of_memory_explained() -> Iterator[None]:
+    """Inside this context, an error for lack of memory becomes a RankError that says what to do."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RankError(
+            "out of memory: lower training.tokens_per_batch, in a new run_dir; to keep the size of an update, "
+            "leave training.tokens_per_update as it is"
+        ) from None
 
 
 def _run_all_stages(config: str, overrides: Sequence[str]) -> int:

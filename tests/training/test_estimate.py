@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers.tiny import new_learner, train_tiny
+from helpers.tiny import new_learner, status_and_error, train_tiny
 
 from transformer_mt import train
 from transformer_mt.base.errors import ConfigError
@@ -77,3 +77,12 @@ def test_several_ranks_do_not_estimate(experiment, monkeypatch):
     monkeypatch.setenv("RANK", "0")
     with pytest.raises(ConfigError, match="--estimate is for one process"):
         train.main([str(experiment), "--estimate"])
+
+
+def test_lack_of_memory_is_explained_for_an_estimate_too(experiment, monkeypatch, capsys):
+    def learner(*_):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(train, "build_learner", learner)
+    status, error = status_and_error(train.main, experiment, "--estimate", capsys=capsys)
+    assert status == 2 and error.startswith("error: out of memory: lower training.tokens_per_batch")
