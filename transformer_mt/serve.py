@@ -29,9 +29,9 @@ Loads models and answers requests over HTTP until SIGTERM or Ctrl-C, in two form
 each language pair; the tags of a model of several directions are chosen by the languages of a request. Write settings
 of decoding as beam_size=2, for all models; `python -m transformer_mt settings decoding` shows them.
 
-After SIGTERM, the server answers what it has accepted, then ends. After SIGHUP, it loads its models again without a
-pause. Standard error has a line of JSON for each request, without texts and keys.
-The exit status is 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM."""
+After SIGTERM, the server answers what it has accepted, then ends. After SIGHUP, it loads its models and reads the API
+keys again without a pause. Standard error has a line of JSON for each request, without texts and keys. The exit
+status is 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM."""
 
 _CONNECTIONS = 500
 _MOST_COPIES = 4  # of each model, unless --workers asks for more: each takes memory of its own
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     number = options.workers or min(num_cores(), _MOST_COPIES)
     models = [Copies([directory, *arguments.ensemble], options, overrides, number) for directory in directories]
     with cli.sigterm_raised(), _bound(arguments.host, arguments.port) as listener:
-        asyncio.run(_serve(models, limits, listener, arguments.cors))
+        asyncio.run(_serve(models, limits, listener, arguments))
     return 0
 
 
@@ -77,7 +77,9 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def _serve(models: Sequence["Copies"], limits: "Limits", listener: socket.socket, cors: Sequence[str]) -> None:
+async def _serve(
+    models: Sequence["Copies"], limits: "Limits", listener: socket.socket, arguments: argparse.Namespace
+) -> None:
     """Load the models, answer requests until a signal comes, and end the models."""
     import uvicorn
 
@@ -92,6 +94,8 @@ async def _serve(models: Sequence["Copies"], limits: "Limits", listener: socket.
     async def replace_models() -> None:
         while await hangup.wait():
             hangup.clear()  # several signals during a replacement lead to one further replacement
+            if arguments.api_keys:
+                service.read_keys(arguments.api_keys)
             await asyncio.gather(*(model.replace() for model in models))
 
     try:
@@ -103,7 +107,7 @@ async def _serve(models: Sequence["Copies"], limits: "Limits", listener: socket.
             logging.getLogger(library).setLevel(logging.ERROR)
         server = uvicorn.Server(
             uvicorn.Config(
-                application(service, cors),
+                application(service, arguments.cors),
                 http=Connection,
                 ws="none",
                 lifespan="off",

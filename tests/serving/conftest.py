@@ -13,7 +13,7 @@ def server(model_dir, tmp_path_factory):
 
     directory = tmp_path_factory.mktemp("served")
     models = model_dir, turned_round(model_dir, directory)
-    with serving(directory, *models, "--char-limit", 3000, "--batch-limit", 40) as found:
+    with serving(directory, *models, "--char-limit", 3000, "--batch-limit", 40, "--workers", 1) as found:
         yield found
 
 

@@ -11,6 +11,7 @@ import time
 import pytest
 import requests
 from helpers.optional import skip_without_package_of
+from helpers.processes import wait_until
 from helpers.tiny import demo_pairs
 
 KEY, OTHER_KEY = "0123456789abcdef", "fedcba9876543210"
@@ -30,7 +31,7 @@ def strict(model_dir, tmp_path_factory):
     keys = directory / "keys.txt"
     keys.write_text(f"# of the office\n{KEY}\n\n  {OTHER_KEY}  # not a comment\n{OTHER_KEY}\n")
     limits = ["--api-keys", keys, "--timeout", 1, "--queue", 100, "--cors", "https://example.org"]
-    with serving(directory, model_dir, "beam_size=4", *limits) as found:
+    with serving(directory, model_dir, "beam_size=4", *limits, "--workers", 1) as found:
         yield found
 
 
@@ -46,6 +47,28 @@ def test_only_known_keys(strict):
         assert strict.post("/detect", data={"q": "x", "api_key": key}).ok
         assert strict.post("/v1/translate", json={"text": "x"}, headers={"Authorization": f"Bearer {key}"}).ok
     assert strict.get("/languages").ok and strict.get("/frontend/settings").json()["keyRequired"]
+
+
+@pytest.mark.thorough
+def test_sighup_reads_the_keys_again(strict):
+    path = strict.running.out.with_name("keys.txt")
+    before, new = path.read_text(), "f" * 16
+
+    def status(key: str) -> int:
+        return strict.post("/detect", data={"q": "x", "api_key": key}).status_code
+
+    assert (status(OTHER_KEY), status(new)) == (200, 403)
+    path.write_text(f"{KEY}\n{new}\n")
+    strict.signal(signal.SIGHUP)
+    wait_until(lambda: status(new) == 200, strict.running)
+    assert status(OTHER_KEY) == 403
+    path.write_text("short\n")
+    strict.signal(signal.SIGHUP)
+    assert "fewer than 16 characters" in strict.logged(level="error")["message"]
+    assert (status(KEY), status(new)) == (200, 200)
+    path.write_text(before)
+    strict.signal(signal.SIGHUP)
+    wait_until(lambda: status(OTHER_KEY) == 200, strict.running)
 
 
 def test_what_takes_too_long_and_what_would_wait_too_long(strict):
@@ -138,6 +161,7 @@ def test_clients_that_leave_or_send_nonsense_harm_no_other(server, translator):
     assert all(line.startswith("{") for line in server.running.err.read_text().splitlines())
 
 
+@pytest.mark.thorough
 def test_models_are_replaced_under_requests(server, translator):
     expected, stop, found = translator.translate(SENTENCES[:1])[0], threading.Event(), []
 

@@ -60,6 +60,7 @@ def served(directories, use):
     return asyncio.run(run())
 
 
+@pytest.mark.thorough
 def test_copies_of_a_model_share_the_texts_of_a_job_in_order(two_models):
     many, bad = Job(LINES * 3, prefixes=("",) * 36, n_best=2), Job(LINES * 3, prefixes=("Das",))
 
@@ -138,6 +139,7 @@ def test_jobs_of_a_process_that_dies_are_answered_by_another(delay, two_models, 
     assert died == 1 or were_done == [True]  # a fast machine may have done all before, and then nobody waits for it
 
 
+@pytest.mark.thorough
 def test_a_job_whose_processes_die_twice_is_given_up_and_later_ones_are_answered(two_models):
     async def use(model):
         asked = asyncio.ensure_future(model.answer(LONG))
@@ -153,6 +155,7 @@ def test_a_job_whose_processes_die_twice_is_given_up_and_later_ones_are_answered
     assert texts(served(two_models[:1], use)) == texts(*expected(two_models[0], SHORT))
 
 
+@pytest.mark.thorough
 def test_a_process_that_dies_idle_is_replaced(two_models):
     async def use(model):
         kill_all()
@@ -183,6 +186,7 @@ def test_a_replaced_model_finishes_its_jobs_and_the_new_one_does_the_later_ones(
     assert texts(before) != texts(after)
 
 
+@pytest.mark.thorough
 def test_a_model_that_cannot_be_loaded_leaves_the_old_one(two_models, tmp_path, caplog):
     directory = shutil.copytree(two_models[0], tmp_path / "model")
 
@@ -196,6 +200,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_old_one(two_models, tmp_path, 
     assert "model.safetensors" in caplog.text
 
 
+@pytest.mark.thorough
 def test_a_model_of_other_languages_does_not_replace(two_models, tmp_path, caplog):
     directory = shutil.copytree(two_models[0], tmp_path / "model")
 
@@ -212,6 +217,7 @@ def test_a_model_of_other_languages_does_not_replace(two_models, tmp_path, caplo
     assert "start the server again" in caplog.text
 
 
+@pytest.mark.thorough
 def test_close_does_not_wait_for_a_replacement(two_models, caplog):
     async def use(model):
         replacing = asyncio.ensure_future(model.replace())
@@ -246,6 +252,7 @@ def test_close_answers_what_was_accepted_and_takes_no_more(two_models):
     assert list(map(texts, served(two_models[:1], use))) == [texts(*expected(two_models[0], job))] * 3
 
 
+@pytest.mark.thorough
 def test_signals_for_the_server_do_not_end_the_process_of_a_model(two_models):
     async def use(model):
         [process] = multiprocessing.active_children()
@@ -258,6 +265,7 @@ def test_signals_for_the_server_do_not_end_the_process_of_a_model(two_models):
     assert texts(served(two_models[:1], use)) == texts(*expected(two_models[0], SHORT))
 
 
+@pytest.mark.thorough
 def test_an_asker_who_goes_away_does_no_harm(two_models):
     async def use(model):
         for _ in range(3):
@@ -304,7 +312,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("how", ["ends", "is killed"])
+@pytest.mark.parametrize("how", ["is killed", *thorough("ends")])
 def test_the_process_of_a_model_ends_with_its_parent(how, two_models, tmp_path):
     program = tmp_path / "server.py"
     program.write_text(SERVER)

@@ -40,7 +40,12 @@ def test_mistakes_end_the_command(model_dir, tmp_path, capsys):
         assert says(fails(model_dir, "--port", port), "cannot-listen", str(port))
     assert says(fails(model_dir, "--port", 70000), "cannot-listen", "70000")
     assert says(fails(tmp_path / "nothing", "--port", 0), "model-directory-missing", "nothing")
-    assert says(fails(model_dir, model_dir, "--port", 0), "pair-served-twice", "en", "de")
+
+
+@pytest.mark.thorough
+def test_two_models_of_one_pair_end_the_command(model_dir, capsys):
+    status, error = status_and_error(serve.main, model_dir, model_dir, "--port", 0, "--device", "cpu", capsys=capsys)
+    assert status == 2 and says(error, "pair-served-twice", "en", "de")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +72,9 @@ def test_sigterm_answers_what_was_accepted(model_dir, translator, tmp_path):
         wait_until(children.read_text, running)  # now it loads the model
         running.process.send_signal(signal.SIGHUP)
 
-    with serving(tmp_path, model_dir, "beam_size=1", while_loading=hang_up if PROC.is_dir() else None) as server:
+    with serving(
+        tmp_path, model_dir, "beam_size=1", "--workers", 1, while_loading=hang_up if PROC.is_dir() else None
+    ) as server:
         if PROC.is_dir():
             assert "loaded again" in server.logged(level="info")["message"]
         assert server.running.out.read_text() == f"serving {server.url}: en-de\n"

@@ -1,21 +1,25 @@
 """The models of a server by language pair: which of them translates a request, and whether it still may wait."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from starlette.exceptions import HTTPException
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.base.wording import cut
 from transformer_mt.serving.jobs import Answer, Job
-from transformer_mt.serving.limits import Limits, num_sentences
+from transformer_mt.serving.limits import Limits, num_sentences, read_keys
 from transformer_mt.serving.model_process import Copies, Unavailable
 from transformer_mt.serving.served_languages import Identifier, name_of, served_code
 
 AUTO = "auto"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,13 @@ class Service:
                     )
         self.languages = sorted({code for pair in self.pairs for code in pair})
         self.identifier = Identifier(self.languages)
+
+    def read_keys(self, path: Path) -> None:
+        """Take the API keys of a file from now on. If it cannot be read, the log says why, and the old keys stay."""
+        try:
+            self.limits = replace(self.limits, keys=read_keys(path))
+        except (OSError, UserError) as error:
+            _log.error("the API keys stay as they were: %s", error)
 
     def targets(self, source: str) -> list[str]:
         return sorted(target for begin, target in self.pairs if begin == source)
