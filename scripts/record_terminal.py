@@ -1,10 +1,10 @@
 """Records what a terminal shows while a model is trained and used, and draws it as docs/terminal.svg, an animation.
 
     git clone . ~/transformer_mt && cd ~/transformer_mt && make setup
-    .venv/bin/python scripts/record_terminal.py
+    .venv/bin/python scripts/record_terminal.py ["COMMAND" …]
 
-The commands really run, in a pseudo-terminal. The picture shortens the waits between two outputs. Where a reader has
-turned animations off, it is the last screen. Everything that is printed is shown, so run it where no path is private.
+The commands (without arguments: COMMANDS) really run, in a pseudo-terminal, and the picture shortens the waits between
+their outputs. Where a reader has turned animations off, it is the last screen. It shows every path that is printed.
 """
 
 import codecs
@@ -19,12 +19,11 @@ from pathlib import Path
 OUTPUT = Path("docs/terminal.svg")
 COMMANDS = (
     "make train",
-    "echo 'The old doctor gave his sister a small lamp.' | "
-    ".venv/bin/python -m transformer_mt.translate runs/demo_en_de/model",
+    "echo 'The child is sleeping.' | .venv/bin/python -m transformer_mt.translate runs/demo_en_de/model",
 )
 COLUMNS, LINES = 100, 30
 TYPED, FRAME = 0.04, 0.2  # seconds for a typed character; least seconds between two pictures of a line
-LINE_WAIT, BAR_WAIT = 0.35, 0.05  # longest waits, in seconds, before a new line and before a progress bar moves
+LINE_WAIT, BAR_WAIT = 0.35, 0.03  # longest waits, in seconds, before a new line and before a progress bar moves
 WIDTH, HEIGHT, MARGIN, TOP = 8.43, 18, 16, 40  # of a character, of a line, and around the lines, in pixels
 
 Event = tuple[float, str]  # seconds since the start, and what was written
@@ -43,7 +42,7 @@ text { fill: #e6edf3; white-space: pre }
 
 
 def recorded(command: str) -> list[Event]:
-    """Run a command of the shell in a pseudo-terminal. It begins with what a person types."""
+    """Run a command of the shell in a pseudo-terminal; the events begin with what a person types. Ends if it fails."""
     begun, decoder = time.monotonic(), codecs.getincrementaldecoder("utf-8")("replace")
     events = [(0.0, "$ "), *((0.0, letter) for letter in command), (0.0, "\r\n")]
 
@@ -52,7 +51,8 @@ def recorded(command: str) -> list[Event]:
         events.append((time.monotonic() - begun, decoder.decode(data)))
         return data
 
-    pty.spawn(["sh", "-c", f"stty cols {COLUMNS} rows {LINES}; {command}"], read)
+    if pty.spawn(["sh", "-c", f"stty cols {COLUMNS} rows {LINES}; {command}"], read) != 0:
+        raise SystemExit(f"error: this command failed, so no picture was written: {command}")
     return events
 
 
@@ -96,7 +96,7 @@ def add_version(versions: list[Version], at: float, text: str) -> None:
 def drawn_line(row: int, versions: list[Version]) -> str:
     """A line as elements of SVG. Without animation, only its last version can be seen."""
     drawn, y = "", (row + 1) * HEIGHT - 4
-    kind = "typed" if versions[-1][1].startswith("$ ") else ""
+    kind = "typed" if versions[-1][1].startswith("$") else ""
     for number, (at, text) in enumerate(versions):
         if number + 1 < len(versions):
             names, moves = f"{kind} old", f"show {versions[number + 1][0] - at:.2f}s {at:.2f}s"
@@ -131,9 +131,9 @@ def drawn(film: list[Event], seconds: float) -> str:
 
 
 def main() -> int:
-    """Record COMMANDS here, and write OUTPUT."""
+    """Record the commands, and write OUTPUT."""
     os.environ["TERM"] = "dumb"  # no colours, and no other escape sequences
-    recordings = [recorded(command) for command in COMMANDS]
+    recordings = [recorded(command) for command in sys.argv[1:] or COMMANDS]
     film: list[Event] = []
     for events in [*recordings, [(0.0, "$ ")]]:
         begun = film[-1][0] + LINE_WAIT if film else 0.0

@@ -28,6 +28,11 @@ def test_a_command_runs_in_a_terminal_and_is_drawn(monkeypatch):
     assert "2 minutes of work" in svg
 
 
+def test_a_command_that_fails_is_not_drawn():
+    with pytest.raises(SystemExit, match=r"failed.*: false"):
+        recorded("false")
+
+
 def test_a_line_that_is_written_over_has_versions_and_a_long_one_goes_on_below():
     film = [(1.0, "10 %"), (2.0, "\r20"), (3.0, "\r    \rdone\r\n"), (4.0, "x" * COLUMNS + "y")]
     assert lines_of(film) == [
