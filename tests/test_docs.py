@@ -102,6 +102,13 @@ def test_every_page_says_first_what_it_is_for(path):
     assert title.startswith("# ") and not blank and first.startswith("This page ")
 
 
+@each_document
+def test_a_document_with_commands_says_which_python_they_mean(path):
+    text = path.read_text(encoding="utf-8")
+    if re.search(r"(?<![\w/.])python (?:-m|scripts/)", text):
+        assert "`python` stands for" in " ".join(text.split())
+
+
 @each_page
 def test_every_page_is_in_the_navigation_of_the_site_once(path):
     assert re.findall(r"- (\w+\.md)$", NAVIGATION, flags=re.MULTILINE).count(path.name) == 1

@@ -49,10 +49,10 @@ def test_a_short_translation_says_nothing_in_a_log(capsys):
 
 def test_a_terminal_gets_a_bar(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with LineProgress(4) as progress:
+    with LineProgress(4, doing="train: ") as progress:
         progress.more(2)
         progress.reached(4)
-    assert "4/4" in capsys.readouterr().err
+    assert re.search(r"\rtrain: 100%.* 4/4 ", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("terminal", [True, False])

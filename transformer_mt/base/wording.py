@@ -58,7 +58,7 @@ class LineProgress:
         if sys.stderr.isatty():
             from tqdm import tqdm  # here, because importing it takes longer than translating a line
 
-            about = doing.strip() or None
+            about = doing.removesuffix(": ") or None  # the bar writes a colon itself
             self._bar = tqdm(desc=about, total=num_lines, initial=done_before, unit=f" {unit}", dynamic_ncols=True)
 
     def __enter__(self) -> Self:

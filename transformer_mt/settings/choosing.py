@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from transformer_mt.base.wording import duration
+from transformer_mt.base.wording import counted, duration
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import Writer
@@ -207,7 +207,7 @@ def new_configuration(corpus: CorpusConfig, text: Text, share: float, num_held: 
             "vocab_size": (chosen.vocab_size, f"pieces, for {text.num_words:,} words: rarer pieces are learnt badly"),
         },
         "model": {key: (value, "") for key, value in model_settings(chosen.size).items()}
-        | {"dropout": (chosen.dropout, f"training reads the text {chosen.num_epochs:,.0f} times")},
+        | {"dropout": (chosen.dropout, f"training reads the text {counted(round(chosen.num_epochs), 'time')}")},
         "training": _training_settings(chosen),
         "averaging": {"checkpoints": (1, "with schedule=linear, the last weights are as good as a mean")},
     }
