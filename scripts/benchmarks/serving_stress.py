@@ -7,7 +7,7 @@ once. Most clients behave; others leave before they have sent all or before they
 broken, a body that is too large or of a language that the server does not have, or read their answer one byte at a
 time. 100 further connections send half a request and then nothing. Each answer must have the status that its request
 deserves, and, for a good request, exactly the translation of its own line. The memory of all processes of the server is
-read when a tenth of the requests are done, and at the end.
+read after each tenth of the requests.
 """
 
 import argparse
@@ -134,24 +134,23 @@ async def _run(arguments: argparse.Namespace) -> int:
     hung = [await asyncio.open_connection("127.0.0.1", stress.port) for _ in range(HUNG)]
     for number, (_, writer) in enumerate(hung):
         writer.write([b"", b"POST /tra", b"POST /translate HTTP/1.1\r\nContent-Length: 50\r\n\r\n{"][number % 3])
-    first = await _send(stress, arguments.requests // 10, arguments)
-    memory = _memory(server.pid)
-    last = await _send(stress, arguments.requests - first, arguments)
-    grown = _memory(server.pid)
+    tenth, memory = arguments.requests // 10, list[float]()
+    for _ in range(10):
+        await _send(stress, tenth, arguments)
+        memory.append(_memory(server.pid))
     server.send_signal(signal.SIGTERM)
     status = await server.wait()
-    print(
-        f"{first + last} requests in {time.perf_counter() - begun:.0f} s, {HUNG} hung connections: {dict(stress.seen)}"
-    )
-    print(f"memory {memory:.0f} MB after a tenth, {grown:.0f} MB at the end; exit status {status}")
+    seconds = time.perf_counter() - begun
+    print(f"{10 * tenth} requests in {seconds:.0f} s, {HUNG} hung connections: {dict(stress.seen)}")
+    print(f"memory in MB after each tenth: {', '.join(f'{each:.0f}' for each in memory)}; exit status {status}")
     print(f"{len(stress.wrong)} wrong")
     print(*stress.wrong[:10], sep="\n")
     return 1 if stress.wrong else 0
 
 
-async def _send(stress: Stress, number: int, arguments: argparse.Namespace) -> int:
+async def _send(stress: Stress, number: int, arguments: argparse.Namespace) -> None:
     """Send so many requests, from many clients at once."""
-    rng, left = random.Random(arguments.seed + number), number
+    rng, left = random.Random(arguments.seed + sum(stress.seen.values())), number
 
     async def client() -> None:
         nonlocal left
@@ -160,7 +159,6 @@ async def _send(stress: Stress, number: int, arguments: argparse.Namespace) -> i
             await stress.one(rng)
 
     await asyncio.gather(*(client() for _ in range(arguments.clients)))
-    return number
 
 
 def _memory(pid: int) -> float:

@@ -11,7 +11,7 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, Generic, Literal, TypeVar
@@ -47,11 +47,12 @@ class Workers(Generic[Task, Result]):
         self.work, self.number = work, number if start == "spawn" or sys.platform == "linux" else 1
         self._start, self._parent = start, os.getpid()
         self._executor: ProcessPoolExecutor | None = None
+        self._thread: ThreadPoolExecutor | None = None
 
     def map_unordered(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """Yield (number of the task, its result) as soon as it is done. A single task, or worker, needs no process."""
         if min(self.number, len(tasks)) < 2:
-            yield from enumerate(map(self.work, tasks))
+            yield from enumerate(map(self._work_here, tasks))
             return
         with self._ended_unless_done():
             numbers = {self._submit(task): number for number, task in enumerate(tasks)}
@@ -80,6 +81,20 @@ class Workers(Generic[Task, Result]):
         executor, self._executor = self._executor, None
         if executor is not None:
             _end(executor, self._parent)
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.shutdown(wait=False)
+
+    def _work_here(self, task: Task) -> Result:
+        """Do a task in this process; for all threads but the main one in one further thread.
+
+        PyTorch and the C library keep memory for each thread that has computed, up to 10 MB for a small model.
+        """
+        if threading.current_thread() is threading.main_thread():
+            return self.work(task)
+        with _starting:
+            self._thread = self._thread or ThreadPoolExecutor(1)
+        return self._thread.submit(self.work, task).result()
 
     def _submit(self, task: Task) -> Future[Result]:
         with _starting, without_interrupts(), warnings.catch_warnings():
