@@ -46,10 +46,10 @@ _EMPHASIS = ("em", "strong", "s")
 
 
 def _kept(state: StateInline, silent: bool) -> bool:
-    found = _KEPT.match(state.src, state.pos, state.posMax)
-    if found and not silent:
+    found = None if silent else _KEPT.match(state.src, state.pos, state.posMax)
+    if found:
         state.push("kept", "wbr", 0)  # like a <wbr>, it does not separate words
-    state.pos = found.end() if found else state.pos
+        state.pos = found.end()
     return found is not None
 
 
@@ -178,11 +178,11 @@ class _Document:
             token.raw = _with_label(token.raw, label)
         for is_second in (False, True):
             written = _put_together(text.tokens, found, spaced, is_second)
-            if text.frame == _PLAIN:
-                written = _BEGINNING.sub(r"\1\\", written)
-            elif text.frame == _ATX:
+            if text.frame == _ATX:
                 written = re.sub(r"(?<!\S)(?=#+$)", r"\\", written)
-            if self._markup(written, text.frame) == self._markup(kept, text.frame):
+            else:
+                written = _BEGINNING.sub(r"\1\\", written)
+            if written and self._markup(written, text.frame) == self._markup(kept, text.frame):
                 return written
         return kept
 
@@ -200,7 +200,7 @@ class _Document:
 def _put_together(
     tokens: Sequence[Token], found: list[tuple[str, list[tuple[int, int]]]], spaced: tuple[bool, bool], is_second: bool
 ) -> str:
-    """Put markup into translations. A second attempt spreads it evenly, and sets emphasis apart from other words."""
+    """Put markup into translations. A second attempt spreads it evenly or, without spaces, sets emphasis apart."""
     if not spaced[1]:  # an emphasis stands directly beside letters, where _ would not be one
         space = " " * is_second
         raws = [(token.kind == "open") * space + token.raw + (token.kind == "close") * space for token in tokens]
@@ -212,10 +212,10 @@ def _put_together(
     for part in segments_of(tokens, "html"):
         if isinstance(part, Segment):
             translation, pairs = next(left)
-            if is_second:
-                words = [len(part.text.split() if spaced[0] else "".join(part.text.split()))]
-                words += [len(translation.split() if spaced[1] else "".join(translation.split()))]
-                pairs = [(number * words[0] // words[1], number) for number in range(words[1])]
+            if is_second and spaced[1]:
+                sources, targets = part.text.split(), range(len(translation.split()))
+                num_sources = len(sources) if spaced[0] else len("".join(sources))
+                pairs = [((2 * number + 1) * num_sources // (2 * len(targets)), number) for number in targets]
             part = projected(part, " ".join(translation.splitlines()), pairs, spaced, _escaped)
         written += part
     return written.strip()

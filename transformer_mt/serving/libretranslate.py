@@ -63,7 +63,9 @@ class LibreTranslate:
 
     def __init__(self, service: Service) -> None:
         self.service, self.files = service, KeptFiles()
-        self.forms = {ending: form for ending, form in _FORMS.items() if find_spec(_PACKAGES.get(form, "html"))}
+        self.forms = {
+            ending: form for ending, form in _FORMS.items() if form not in _PACKAGES or find_spec(_PACKAGES[form])
+        }
 
     def routes(self) -> list[Route]:
         return [
