@@ -139,9 +139,9 @@ def markup(text):
 
 
 def words(text):
-    """The text of each block as a reader sees it, without white space."""
+    """The text of each block as a reader sees it, without white space and footnotes."""
     texts = ["".join(part.content for part in parts if part.type.startswith("text")) for _, parts in inline(text)]
-    return ["".join(text.split()) for text in texts]
+    return ["".join(text.split()).replace("[^1]", "") for text in texts]
 
 
 SEEDS = [*range(60), *thorough(*range(60, 2000))]
