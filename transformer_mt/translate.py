@@ -48,8 +48,8 @@ field numbers then lists which are missing and which are invented).
 
 Long lines are split at ends of sentences. At the end, a summary on standard error gives the number of lines, and
 which translations you should check. With --input FILE --output FILE you can stop or kill the command at any time: the
-same command resumes. With --format html, xml, srt or po, `translate` reads a complete document, translates its text,
-and writes the document with all its tags, times and comments.
+same command resumes. With --format html, xml, markdown, srt or po, `translate` reads a complete document, translates
+its text, and writes the document with all its tags, code, times and comments.
 
 The exit status is 0 for success, 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM. After either
 signal, standard output ends with a complete line, and the file of --output is unchanged."""
@@ -170,9 +170,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", metavar="FILE", type=Path, help="write this file instead (.gz: compressed)")
     parser.add_argument(
         "--format",
-        choices=["text", "html", "xml", "srt", "po"],
+        choices=["text", "html", "xml", "markdown", "srt", "po"],
         default="text",
-        help="text: lines (the default); html, xml: a page or a part of one; srt: subtitles; po: gettext",
+        help="text: lines (the default); html, xml, markdown: a page or a part of one; srt: subtitles; po: gettext",
     )
     parser.add_argument("--tag", metavar="TAG", help="put this tag of the model, such as '<2de>', before every line")
     parser.add_argument("--prefix", metavar="FILE", type=Path, help="translation n begins with line n of this file")

@@ -95,13 +95,14 @@ PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "{}
         ("a b.TXT", "text", "{}\r\n\r\nA dog.\r\n"),
         ("../../x.html", "html", "<title>{}</title>"),
         ("x.xml", "xml", "<a>{}</a>"),
+        ("x.md", "markdown", "# {}\n\n```\ncode\n```\n"),
         ("x.srt", "srt", SRT),
         ("x.po", "po", PO),
     ],
 )
 def test_files(server, translator, name, form, content):
-    if form == "po":
-        pytest.importorskip("polib")
+    if form in ("po", "markdown"):
+        pytest.importorskip({"po": "polib", "markdown": "markdown_it"}[form])
     text = content.format(SENTENCES[0])
     answer = server.post("/translate_file", data=EN_DE, files={"file": (name, b"\xef\xbb\xbf" + text.encode())})
     assert answer.status_code == 200, answer.text

@@ -69,6 +69,7 @@ def test_the_texts_of_a_document_are_named_by_their_beginnings():
     [
         ("html", "<p>A dog.</p><img alt='A dog, 1987654321.'>"),
         ("xml", "<r><p>A dog.</p><p>A dog, 1987654321.</p></r>"),
+        ("markdown", "# A dog.\n\n- A dog, 1987654321.\n"),
         ("srt", "1\n00:00:01,000 --> 00:00:02,500\nA dog.\n\n2\n00:00:03,000 --> 00:00:04,500\nA dog, 1987654321.\n"),
         ("po", 'msgid "A dog."\nmsgstr ""\n\nmsgid "A dog, 1987654321."\nmsgstr ""\n'),
     ],

@@ -1,1 +1,1 @@
-"""Documents, whose text is translated while all else in them stays: HTML, XML, subtitles, catalogues of gettext."""
+"""Documents, whose text is translated while all else in them stays: HTML, XML, Markdown, subtitles, gettext."""

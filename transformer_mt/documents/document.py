@@ -5,14 +5,14 @@ from typing import Literal
 from transformer_mt.documents.markup import Translate, translate_markup
 from transformer_mt.documents.subtitles import translate_srt
 
-DocumentForm = Literal["html", "xml", "srt", "po"]
+DocumentForm = Literal["html", "xml", "markdown", "srt", "po"]
 
 
 def translate_document(text: str, form: DocumentForm, translate: Translate, languages: tuple[str, str]) -> str:
     """Translate the text of a document, and keep all else in it.
 
-    `translate` is called once, with all texts. Raises TranslationError if a document is not of this form, which HTML
-    and subtitles always are, or if the package polib is missing for po.
+    `translate` is called once, with all texts. Raises TranslationError if a document is not of this form, which HTML,
+    Markdown and subtitles always are, or if the package polib is missing for po, or markdown-it-py for Markdown.
     """
     if form == "srt":
         return translate_srt(text, translate, languages)
@@ -20,4 +20,8 @@ def translate_document(text: str, form: DocumentForm, translate: Translate, lang
         from transformer_mt.documents.gettext import translate_po  # here, because polib need not be installed
 
         return translate_po(text, translate)
+    if form == "markdown":
+        from transformer_mt.documents.markdown import translate_markdown  # here, because its parser need not be, either
+
+        return translate_markdown(text, translate, languages)
     return translate_markup(text, form, translate, languages)

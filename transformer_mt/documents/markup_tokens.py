@@ -50,7 +50,11 @@ def tokens_of(text: str, form: Form) -> list[Token]:
 
     Raises TranslationError if XML is not well-formed. HTML is never an error.
     """
-    tokens = _html_tokens(text) if form == "html" else _xml_tokens(text)
+    return with_untouched(html_tokens(text) if form == "html" else _xml_tokens(text))
+
+
+def with_untouched(tokens: list[Token]) -> list[Token]:
+    """Match tags, and make each element that stays untouched one point."""
     _match(tokens)
     found, index = list[Token](), 0
     while index < len(tokens):
@@ -129,7 +133,8 @@ class _HtmlReader(HTMLParser):
     handle_pi = unknown_decl = handle_comment
 
 
-def _html_tokens(text: str) -> list[Token]:
+def html_tokens(text: str) -> list[Token]:
+    """Cut HTML into tokens, the first and the last without text, and match no tags."""
     # Cut off an unfinished comment or tag, because older versions of the parser take very long to find its end.
     comment = text.find("<!--", text.rfind("-->") + 1)
     end = len(text) if comment < 0 else comment

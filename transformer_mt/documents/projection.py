@@ -10,7 +10,7 @@ import html
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
 from transformer_mt.documents.segments import Node, Segment
@@ -22,21 +22,28 @@ Span = tuple[int, int]
 """The first place, and the place after the last."""
 
 
-def projected(segment: Segment, translation: str, pairs: Iterable[Span], spaced: tuple[bool, bool]) -> str:
-    """Return the translation of a segment with its tags.
-
-    `pairs` are those of a word of the source and a word of the translation, numbered from 0. `spaced` says whether the
-    source and the target language have spaces between words; if not, the pairs are of characters.
-    """
-    text = translation.strip()
-    if len(segment.nodes) == 1:
-        return segment.head + escaped(text) + segment.tail
-    return segment.head + "".join(_written(_Projection(segment, text, pairs, spaced), text)) + segment.tail
-
-
 def escaped(text: str) -> str:
     """Return a text as HTML and XML write it between tags."""
     return html.escape(_FORBIDDEN.sub("\ufffd", text), quote=False)
+
+
+def projected(
+    segment: Segment,
+    translation: str,
+    pairs: Iterable[Span],
+    spaced: tuple[bool, bool],
+    escape: Callable[[str], str] = escaped,
+) -> str:
+    """Return the translation of a segment with its tags.
+
+    `pairs` are those of a word of the source and a word of the translation, numbered from 0. `spaced` says whether the
+    source and the target language have spaces between words; if not, the pairs are of characters. `escape` writes a
+    text without tags, or a part of it, as the document does.
+    """
+    text = translation.strip()
+    if len(segment.nodes) == 1:
+        return segment.head + escape(text) + segment.tail
+    return segment.head + "".join(_written(_Projection(segment, text, pairs, spaced), text, escape)) + segment.tail
 
 
 def _words(text: str, spaced: bool) -> list[Span]:
@@ -51,6 +58,14 @@ def _cuts(text: str, start: int, stop: int) -> set[int]:
 
 def _is_word(text: str, span: Span) -> bool:
     return any(character.isalnum() for character in text[slice(*span)])
+
+
+class _OpenTag(str):
+    """A tag before the words of its element."""
+
+
+class _CloseTag(str):
+    """A tag after the words of its element."""
 
 
 class _Projection:
@@ -174,23 +189,23 @@ class _Projection:
             place, _, number = next(stack[-1][0], (0, False, -1))
             node = self.nodes[number]
             if number < 0:
-                yield stack.pop()[1]
+                yield _CloseTag(stack.pop()[1])
             elif number == 0:
                 yield self.atoms[place]
             elif not node.closing:
                 yield node
             else:
-                yield node.opening
+                yield _OpenTag(node.opening)
                 stack.append((iter(sorted(items[number])), node.closing))
 
 
-def _written(projection: _Projection, text: str) -> Iterator[str]:
+def _written(projection: _Projection, text: str, escape: Callable[[str], str]) -> Iterator[str]:
     waiting, end = list[Node | str](), 0
     for item in [*projection.in_order(), (len(text), len(text))]:
         if isinstance(item, tuple):
             around = text[:end][-1:].isalnum(), text[item[0] :][:1].isalnum()
             yield from _between(waiting, text[end : item[0]], around, is_first=end == 0, is_last=item[0] == len(text))
-            yield escaped(text[slice(*item)])
+            yield escape(text[slice(*item)])
             waiting, end = [], item[1]
         else:
             waiting.append(item)
@@ -201,7 +216,7 @@ def _between(
 ) -> list[str]:
     """What stands between two atoms. `space` is the white space between them in the translation.
 
-    It goes after close tags and before open tags. White space beside a point is as in the source; but there is also one
+    White space goes after close tags and before open tags. Beside a point it is as in the source; but there is also one
     where the source has a mark beside the point, such as a bracket, and the translation a letter: see `around`.
     """
     is_due = bool(space) and not any(isinstance(item, Node) and item.is_wide for item in items)
@@ -210,16 +225,20 @@ def _between(
         if isinstance(item, Node):
             beside = space or " " * (item.is_wide or is_first or is_last)
             lost = [is_marked and is_letter for is_marked, is_letter in zip(item.is_marked, around, strict=True)]
-            if (item.space_before or lost[0]) and not is_first and not (written and written[-1].isspace()):
-                written.append(beside)
+            begin = len(written)
+            while begin and isinstance(written[begin - 1], _OpenTag):
+                begin -= 1
+            if (item.space_before or lost[0]) and not is_first and not (begin and written[begin - 1].isspace()):
+                written.insert(begin, beside)
                 is_due = False
             written.append(item.opening)
             if (item.space_after or lost[1]) and not is_last:
                 written.append(beside)
             is_due = is_due and not item.space_after
         else:
-            if is_due and not item.startswith("</"):
+            if is_due and not isinstance(item, _CloseTag):
                 written.append(space)
                 is_due = False
-            written.append(item)
+            is_after_space = isinstance(item, _CloseTag) and written and written[-1].isspace()
+            written.insert(len(written) - bool(is_after_space), item)
     return [*written, space] if is_due else written

@@ -20,7 +20,15 @@ from transformer_mt.serving.limits import MOST_ALTERNATIVES, MOST_FIELDS, json_o
 from transformer_mt.serving.served_languages import name_of
 from transformer_mt.serving.service import Direction, Service
 
-_FORMS: dict[str, Form] = {".txt": "text", ".html": "html", ".xml": "xml", ".srt": "srt", ".po": "po"}
+_FORMS: dict[str, Form] = {
+    ".txt": "text",
+    ".html": "html",
+    ".xml": "xml",
+    ".md": "markdown",
+    ".srt": "srt",
+    ".po": "po",
+}
+_PACKAGES = {"po": "polib", "markdown": "markdown_it"}  # without them, these forms are not offered
 _DETECTED = 3  # languages in an answer of /detect
 _SECONDS, _MOST_BYTES = 600.0, 2**26  # how long translations of files are kept, and how much of them
 
@@ -55,7 +63,9 @@ class LibreTranslate:
 
     def __init__(self, service: Service) -> None:
         self.service, self.files = service, KeptFiles()
-        self.forms = {ending: form for ending, form in _FORMS.items() if form != "po" or find_spec("polib")}
+        self.forms = {
+            ending: form for ending, form in _FORMS.items() if form not in _PACKAGES or find_spec(_PACKAGES[form])
+        }
 
     def routes(self) -> list[Route]:
         return [
