@@ -20,3 +20,21 @@ def test_what_was_once_held_counts_and_what_another_process_held_does_not():
     ended = subprocess.run([sys.executable, "-c", SCRIPT], check=True, capture_output=True, text=True, cwd=ROOT)
     before, after = map(int, ended.stdout.split())
     assert before + 90 * MEGABYTE < after < len(held_by_the_parent)
+
+
+PRODUCTS = """
+import transformer_mt, resource, torch
+def product(rows):
+    torch.nn.functional.linear(torch.zeros(rows, 64, dtype=torch.bfloat16), weight)
+weight = torch.zeros(64, 64, dtype=torch.bfloat16)
+product(601)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for rows in range(1, 600):
+    product(rows)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_products_of_many_shapes_do_not_fill_the_memory():
+    ended = subprocess.run([sys.executable, "-c", PRODUCTS], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert int(ended.stdout) < 60

@@ -14,6 +14,12 @@ if sys.platform == "win32":
         "transformer_mt needs Linux or macOS. On Windows, install it in WSL, the Windows Subsystem for Linux"
     )
 
+# On CPUs, oneDNN and its part in PyTorch each keep the code of the last 1,024 products, of 0.3 MB, for every thread. As
+# nearly every batch has another shape, that took 1 GB and was seldom used. PyTorch reads this when it is imported.
+COMPILED_PRODUCTS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+for _name, _number in COMPILED_PRODUCTS.items():
+    os.environ.setdefault(_name, _number)
+
 
 def end_at_once(signum: int, frame: object) -> None:
     """End the process at a signal that comes during the imports: there, an exception could turn into another error."""

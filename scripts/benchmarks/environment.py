@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from transformer_mt import COMPILED_PRODUCTS
 from transformer_mt.base.errors import UserError
 from transformer_mt.storage.records import processor
 
@@ -51,12 +52,16 @@ def own_path() -> str:
 
 
 def environment_of(pythonpath: str, threads: int, libraries: str = "") -> dict[str, str]:
-    """Environment variables of a contender; only where it finds its modules, and libraries, differs between them."""
+    """Environment variables of a contender; only where it finds its modules, and libraries, differs between them.
+
+    Those that this package has set in this process are left out: each contender sets its own.
+    """
     numbers = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     own = {"PYTHONPATH": pythonpath, "PYTHONUNBUFFERED": "1"}
     if libraries:
         own["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [libraries, os.environ.get("LD_LIBRARY_PATH")]))
-    return os.environ | MALLOC | numbers | own
+    others = {name: value for name, value in os.environ.items() if name not in COMPILED_PRODUCTS}
+    return others | MALLOC | numbers | own
 
 
 def processor_and_load() -> str:

@@ -32,8 +32,6 @@ from transformer_mt.settings.reading import load_config
 
 JOBS_AT_ONCE = 64  # in one process; further jobs wait
 FEWEST_APART = 8  # texts of a job for each of several processes
-# oneDNN and its wrapper in PyTorch keep 1,024 compiled products each, of 0.3 MB, and every joint batch has a new shape.
-FEWER_COMPILED = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 SENDS = 2  # times that a job is given to a process, if the first one dies
 
 _log = logging.getLogger(__name__)
@@ -335,8 +333,6 @@ def _serve(
     for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the parent
         signal.signal(signal_number, signal.SIG_IGN)
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
-    for name, number in FEWER_COMPILED.items():  # before PyTorch is imported, which reads them
-        os.environ.setdefault(name, number)
     logging.basicConfig(level=logging.WARNING, handlers=[JsonLines()])
     try:
         translator = Translator.load(directories, **vars(options))
