@@ -9,11 +9,6 @@
 import os
 import sys
 
-if sys.platform == "win32":
-    raise ImportError(
-        "transformer_mt needs Linux or macOS. On Windows, install it in WSL, the Windows Subsystem for Linux"
-    )
-
 
 def end_at_once(signum: int, frame: object) -> None:
     """End the process at a signal that comes during the imports: there, an exception could turn into another error."""
@@ -25,7 +20,7 @@ def end_at_once(signum: int, frame: object) -> None:
 
 # Only in a process started as `transformer-mt` or `python -m transformer_mt…` (its name is "-m" during this import).
 # When all modules are imported, `terminal.cli.run` replaces this handler.
-_started = os.path.basename("".join(sys.orig_argv[-len(sys.argv) :][:1])).removeprefix("-m")
+_started = os.path.basename("".join(sys.orig_argv[-len(sys.argv) :][:1])).removeprefix("-m").removesuffix(".exe")
 if _started == "transformer-mt" or (sys.argv[:1] == ["-m"] and _started.split(".")[0] == "transformer_mt"):
     import _signal  # type: ignore[import-not-found] # built in, so Ctrl-C cannot interrupt this import
 
