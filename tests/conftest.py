@@ -1,6 +1,5 @@
 """Tiny models, random sentences and corpora of them, shared by the tests."""
 
-import fcntl
 import gc
 import io
 import os
@@ -24,6 +23,7 @@ from transformer_mt.kernels.device import choose_device
 from transformer_mt.preparing.shards import write_encoded
 from transformer_mt.settings.model_settings import ConvolutionalConfig, RnnConfig, TransformerConfig
 from transformer_mt.settings.text_settings import TokenizerConfig
+from transformer_mt.storage.files import open_locked
 from transformer_mt.terminal import cli
 from transformer_mt.text.tokenizer import Tokenizer
 
@@ -84,8 +84,7 @@ def made_once(tmp_path_factory):
 
     def get(name, make):
         directory, made = together / name, together / f"{name}.made"
-        with (together / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with os.fdopen(open_locked(together / f"{name}.lock", patience=3600)):
             if not made.exists():
                 shutil.rmtree(directory, ignore_errors=True)
                 directory.mkdir()

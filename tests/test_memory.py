@@ -25,8 +25,8 @@ def test_what_was_once_held_counts_and_what_another_process_held_does_not():
 PRODUCTS = """
 import transformer_mt, resource, torch
 def product(rows):
-    torch.nn.functional.linear(torch.zeros(rows, 64, dtype=torch.bfloat16), weight)
-weight = torch.zeros(64, 64, dtype=torch.bfloat16)
+    torch.nn.functional.linear(torch.zeros(rows, 128, dtype=torch.bfloat16), weight)
+weight = torch.zeros(384, 128, dtype=torch.bfloat16)
 product(601)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for rows in range(1, 600):

@@ -143,14 +143,6 @@ def test_programs_that_import_the_package_get_its_types(tmp_path):
     assert error.startswith("use.py:2: error: Incompatible types in assignment") and "list[str]" in error
 
 
-def test_windows_is_told_where_the_package_works():
-    program = "import sys; sys.platform = 'win32'; import transformer_mt"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "needs Linux or macOS. On Windows, install it in WSL" in done.stderr.splitlines()[-1]
-
-
 def test_the_workflow_begins_with_the_oldest_python_that_the_package_runs_on():
     versions = WORKFLOW["jobs"]["tests"]["strategy"]["matrix"]["python-version"]
     assert versions == ["3.11", "3.12", "3.13"]

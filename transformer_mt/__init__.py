@@ -9,11 +9,6 @@
 import os
 import sys
 
-if sys.platform == "win32":
-    raise ImportError(
-        "transformer_mt needs Linux or macOS. On Windows, install it in WSL, the Windows Subsystem for Linux"
-    )
-
 # On CPUs, oneDNN and its part in PyTorch each keep the code of the last 1,024 products, of 0.3 MB, for every thread. As
 # nearly every batch has another shape, that took 1 GB and was seldom used. PyTorch reads this when it is imported.
 COMPILED_PRODUCTS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
@@ -31,7 +26,7 @@ def end_at_once(signum: int, frame: object) -> None:
 
 # Only in a process started as `transformer-mt` or `python -m transformer_mt…` (its name is "-m" during this import).
 # When all modules are imported, `terminal.cli.run` replaces this handler.
-_started = os.path.basename("".join(sys.orig_argv[-len(sys.argv) :][:1])).removeprefix("-m")
+_started = os.path.basename("".join(sys.orig_argv[-len(sys.argv) :][:1])).removeprefix("-m").removesuffix(".exe")
 if _started == "transformer-mt" or (sys.argv[:1] == ["-m"] and _started.split(".")[0] == "transformer_mt"):
     import _signal  # type: ignore[import-not-found] # built in, so Ctrl-C cannot interrupt this import
 

@@ -78,7 +78,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     mixed_with = {candidate.initial for candidate in candidates if candidate.initial}
     _check_weights(paths, mixed_with, run_dir, config, tokenizer)
     can_validate = (Path(config.data_dir) / "valid.target.txt").is_file()
-    sums = [(path / SUMS).read_text() for path in (run_dir, *paths, *mixed_with)]
+    sums = [(path / SUMS).read_text("utf-8") for path in (run_dir, *paths, *mixed_with)]
     made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", *sums)
     former = read_metadata(model_dir / MODEL)
     gone = config.training.initialise_from if config.averaging.choose == "auto" and not mixed_with else None

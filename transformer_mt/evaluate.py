@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.base.errors import EvaluationError, TranslationError
+from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import LineProgress
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translation import Translation
@@ -240,7 +241,7 @@ def _tuned(translator: Translator, choices: Sequence[tuple[list[str], DecodingCo
 
 def _say_where(made_by: dict[str, Any], output: Path, example: str) -> None:
     flags = ["--engine", "ctranslate2"] if made_by["engine"] == "ctranslate2" else []
-    translate = shlex.join(cli.command("translate", made_by["model"], *flags))
+    translate = command_line(cli.command("translate", made_by["model"], *flags))
     made_of = f", {made_by['made_of']}" if made_by["made_of"] else ""
     print(
         f"\nTranslations  {cli.shown(output)}\n"

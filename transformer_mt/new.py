@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, UserError
+from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import duration
 from transformer_mt.corpora.opening import open_corpus
 from transformer_mt.evaluation.evaluated_texts import model_in
@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.unlink()
         raise
     print(f"wrote {output}: {said} of training")
-    print(f"next: {shlex.join(cli.command('train', str(output), '--all'))}")
+    print(f"next: {command_line(cli.command('train', str(output), '--all'))}")
     return 0
 
 

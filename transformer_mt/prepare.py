@@ -1,6 +1,5 @@
 """The stage `prepare`: reads sentence pairs, makes a tokenizer, and writes token ids."""
 
-import shlex
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from transformer_mt.base.errors import CorpusError, EvaluationError
 from transformer_mt.base.languages import KEEP
+from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import counted, cut
 from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.corpora.corpus import BadPair, Corpus
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             prepare(config, arguments.workers)
     except KeyboardInterrupt:
         command = cli.command("prepare", arguments.config, *arguments.overrides)
-        print(f"Finished parts are kept. To resume: {shlex.join(command)}", file=sys.stderr)
+        print(f"Finished parts are kept. To resume: {command_line(command)}", file=sys.stderr)
         raise
     return 0
 

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import logging
 import math
-import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_mt.base.errors import UserError
+from transformer_mt.base.system import HANGUP
 from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.terminal import cli
 
@@ -67,7 +67,9 @@ def _bound(host: str, port: int) -> socket.socket:
     """A socket with this address. Raises UserError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sends at once on TCP only
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # On Windows, SO_REUSEADDR would let a second server take the same port.
+    option = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+    listener.setsockopt(socket.SOL_SOCKET, option, 1)
     try:
         listener.bind((host, port))
     except (OSError, OverflowError) as error:
@@ -89,7 +91,8 @@ async def _serve(
     from transformer_mt.serving.service import Service
 
     hangup = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
+    if HANGUP is not None:
+        asyncio.get_running_loop().add_signal_handler(HANGUP, hangup.set)
 
     async def replace_models() -> None:
         while await hangup.wait():

@@ -1,6 +1,5 @@
 """The stage `train`: trains a model on token ids, and writes checkpoints."""
 
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, RankError, TrainingError
 from transformer_mt.base.languages import has_spaces
+from transformer_mt.base.system import command_line
 from transformer_mt.base.torchrun import num_processes
 from transformer_mt.base.wording import counted
 from transformer_mt.batches.batching import stages_of
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 2  # the first rank has the same error, and prints it
     if signum:
         command = cli.command("train", arguments.config, *arguments.overrides)
-        ranks.say(f"To resume: {shlex.join(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
+        ranks.say(f"To resume: {command_line(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
     return 128 + signum if signum else 0
 
 
@@ -202,7 +202,7 @@ def _progress_at(path: Path | None, config: Config, data: dict[str, str], device
 
 
 def _next(config: Config) -> str:
-    return f"next: {shlex.join(cli.command('average', config.run_dir))}"
+    return f"next: {command_line(cli.command('average', config.run_dir))}"
 
 
 def _summary(progress: Progress, metric: str) -> str:

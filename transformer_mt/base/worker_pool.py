@@ -4,9 +4,7 @@ import gc
 import multiprocessing
 import os
 import signal
-import sys
 import threading
-import time
 import warnings
 import weakref
 from collections import deque
@@ -17,11 +15,11 @@ from contextlib import contextmanager
 from typing import Any, Generic, Literal, TypeVar
 
 from transformer_mt.base.errors import TranslationError, UserError
+from transformer_mt.base.system import CAN_FORK, end_with, without_interrupts
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-_CHECK_PARENT = 0.2  # seconds between two checks of a worker whether its parent still runs
 _TASKS_EACH = 2  # tasks of `map` for each process at a time: the current task and the next one
 _starting = threading.Lock()
 
@@ -44,7 +42,7 @@ class Workers(Generic[Task, Result]):
     """
 
     def __init__(self, work: Callable[[Task], Result], number: int, start: Literal["fork", "spawn"] = "fork") -> None:
-        self.work, self.number = work, number if start == "spawn" or sys.platform == "linux" else 1
+        self.work, self.number = work, number if start == "spawn" or CAN_FORK else 1
         self._start, self._parent = start, os.getpid()
         self._executor: ProcessPoolExecutor | None = None
         self._thread: ThreadPoolExecutor | None = None
@@ -136,16 +134,6 @@ def _end(executor: ProcessPoolExecutor, parent: int) -> None:
         executor.shutdown(cancel_futures=True)
 
 
-@contextmanager
-def without_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C for this process. Processes that are started meanwhile never get it, so only this one handles it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 _work: Callable[[Any], Any]  # of this process, if it is a worker
 
 
@@ -161,10 +149,3 @@ def _begin(work: Callable[[Any], Any], parent: int) -> None:
 
 def _work_on(task: Any) -> Any:
     return _work(task)
-
-
-def end_with(parent: int) -> None:
-    """End this process with its parent. Linux's PR_SET_PDEATHSIG comes too early: when the thread that forked ends."""
-    while os.getppid() == parent:
-        time.sleep(_CHECK_PARENT)
-    os.kill(os.getpid(), signal.SIGKILL)

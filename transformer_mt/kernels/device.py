@@ -5,6 +5,7 @@ import shutil
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -97,7 +98,13 @@ def why_gpu_unused() -> str:
 
 def check_c_compiler() -> None:
     """Raises ConfigError if this machine cannot compile the code that starts Triton's kernels on a GPU."""
-    if os.name != "posix":  # there PyTorch has no Triton
+    if os.name != "posix":
+        if find_spec("triton") is None:
+            raise ConfigError(
+                "PyTorch compiles code for a GPU when it starts, but its packages for Windows lack Triton, which does "
+                "this. Install it (pip install triton-windows), work in WSL, or use the CPU (training.device=cpu; "
+                "--device cpu)"
+            )
         return
     header = Path(sysconfig.get_path("include", "posix_prefix"), "Python.h")
     compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.base.errors import CheckpointError, UserError
-from transformer_mt.base.worker_pool import end_with, without_interrupts
+from transformer_mt.base.system import HANGUP, end_with, without_interrupts
 from transformer_mt.decoding.loading import EngineOptions
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.marian.marian_directory import as_model_dir
@@ -330,7 +330,7 @@ def _serve(
     parent: int,
 ) -> None:
     """Load the model and do jobs in a process of its own, until None comes or the parent ends."""
-    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the parent
+    for signal_number in filter(None, (signal.SIGINT, signal.SIGTERM, HANGUP)):  # they are for the parent
         signal.signal(signal_number, signal.SIG_IGN)
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     logging.basicConfig(level=logging.WARNING, handlers=[JsonLines()])

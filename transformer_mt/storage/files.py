@@ -5,7 +5,6 @@ a killed process differ from a file that another is writing. (The package filelo
 """
 
 import errno
-import fcntl
 import hashlib
 import json
 import math
@@ -20,11 +19,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from transformer_mt.base.errors import UserError
+from transformer_mt.base.system import flush_to_disk, lock, open_to_lock, user_id
 
 OWN_SUFFIX = ".transformer_mt-partial"
 _PATIENCE = 10.0  # seconds to wait while another process writes the same small file
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def open_regular(path: Path) -> FileIO:
@@ -121,7 +120,7 @@ def open_locked(path: Path, patience: float) -> int | None:
     """
     until = time.monotonic() + patience
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        descriptor = open_to_lock(path)
         is_held, is_free = False, True
         try:
             is_free = lock(descriptor)
@@ -135,18 +134,6 @@ def open_locked(path: Path, patience: float) -> int | None:
             if time.monotonic() >= until:
                 return None
             time.sleep(0.02)
-
-
-def lock(descriptor: int) -> bool:
-    """Lock a file until it is closed, if the file system has locks. Returns False if another process has locked it."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-    return True
 
 
 def target_of(path: Path) -> Path:
@@ -175,7 +162,7 @@ def _open_own(partial: Path, path: Path, patience: float) -> BinaryIO:
     """Make and lock the file `partial`, or reuse and empty the file that a killed process of this user left."""
     with suppress(FileNotFoundError):
         status = partial.lstat()
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_uid != os.geteuid():
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_uid != user_id():
             raise UserError(in_the_way(partial, path))
     descriptor = open_locked(partial, patience)
     if descriptor is None:
@@ -190,15 +177,6 @@ def _is_still_at(path: Path, descriptor: int) -> bool:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
-
-
-def flush_to_disk(path: Path) -> None:
-    """Make sure that the content of a file, or the names in a directory, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_json(path: Path) -> Any:

@@ -60,8 +60,9 @@ def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: fl
             descriptor = open_locked(directory / LOCK, patience)
             if descriptor is not None:
                 stack.callback(os.close, descriptor)
-                if os.pread(descriptor, len(owner.mark), 0) != owner.mark:
-                    os.pwrite(descriptor, owner.mark, 0)
+                if os.read(descriptor, len(owner.mark)) != owner.mark:
+                    os.lseek(descriptor, 0, os.SEEK_SET)
+                    os.write(descriptor, owner.mark)
         except OSError as error:
             raise DirectoryError(
                 f"{directory}: cannot be written ({error.strerror}); {cure(error)}, or {owner.cure}"

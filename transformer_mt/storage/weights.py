@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from transformer_mt.base.errors import CheckpointError, ConfigError
+from transformer_mt.base.system import may_others_write, user_id
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -128,8 +129,8 @@ def private_cache() -> Path:
         place.mkdir(mode=0o700, exist_ok=True)
         status, is_ours = place.stat(), place == directory
         is_sticky = bool(status.st_mode & stat.S_ISVTX) and not is_ours
-        others_may_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky
-        if others_may_write or status.st_uid not in ({os.getuid()} if is_ours else {0, os.getuid()}):
+        is_open = may_others_write(status) and not is_sticky
+        if is_open or status.st_uid not in ({user_id()} if is_ours else {0, user_id()}):
             raise ConfigError(
                 f"{place}: belongs to another user, or others can write to it, but this program would run code from "
                 f"there. Forbid others to write to it (chmod go-w), or {_CURE}"

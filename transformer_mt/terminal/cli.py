@@ -4,7 +4,6 @@ import argparse
 import importlib
 import io
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from transformer_mt import end_at_once
 from transformer_mt.base.errors import ConfigError, UserError
+from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import cut
 from transformer_mt.marian.marian_directory import as_model_dir
 
@@ -150,7 +150,7 @@ def run(main: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None 
     except BrokenPipeError:
         # The reader has ended, as in `| head`. Python flushes standard output when it exits: send that to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        return 141  # 128 + SIGPIPE, which Windows does not have
     except OSError as error:
         if error.errno is None:  # the error is not from the operating system
             raise
@@ -253,7 +253,7 @@ def run_all_stages(
     Returns the exit status of the first stage that was stopped, or 0. If one is stopped, prints `command`, which
     resumes it and runs the later ones, too. Raises UserError.
     """
-    resume = f"To resume, and to run the later stages, too: {shlex.join(command)}"
+    resume = f"To resume, and to run the later stages, too: {command_line(command)}"
     for name, arguments in stages(config, overrides, run_dir, has_test_sets):
         # Imported here, because most of them import PyTorch.
         main = importlib.import_module(f"transformer_mt.{name}").main

@@ -12,13 +12,14 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from transformer_mt.base.errors import CheckpointError, UserError
+from transformer_mt.base.system import flush_to_disk, link_directory
 from transformer_mt.batches.loader import Position
 from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.reading import other_meaning_than
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import CONFIG, MODEL, check_model, checkpoint_path, fault, saved_steps, write_sums
-from transformer_mt.storage.files import cure, flush_to_disk
+from transformer_mt.storage.files import cure
 from transformer_mt.storage.records import versions
 from transformer_mt.storage.weights import (
     check_shapes,
@@ -79,7 +80,7 @@ def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokeniz
         partial.mkdir(parents=True)
         save_weights(tensors.model, partial / MODEL)
         save_weights(tensors.training, partial / TRAINING)
-        (partial / STATE).write_text(json.dumps(state, indent=2) + "\n")
+        (partial / STATE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
         write_sums(partial, FILES)
         _put_in_place(partial)
     except (OSError, SafetensorError, UserError) as error:
@@ -111,7 +112,7 @@ def finish_saving(run_dir: Path) -> None:
 def load_progress(path: Path) -> Progress:
     """The progress in a verified checkpoint. Raises CheckpointError if another version wrote it."""
     try:
-        values = json.loads((path / STATE).read_text())["progress"]
+        values = json.loads((path / STATE).read_text("utf-8"))["progress"]
         best = tuple((metric, step) for metric, step in values["best"])
         return Progress(**{**values, "position": Position(**values["position"]), "best": best})
     except OSError as error:
@@ -223,7 +224,7 @@ def check_settings(path: Path, model: ModelConfig, advice: str) -> None:
 def tokenizer_of(path: Path) -> str | None:
     """The digest of the tokenizer of a checkpoint or model directory; None if `path` is neither."""
     if (path / STATE).is_file():
-        return str(json.loads((path / STATE).read_text()).get("tokenizer", ""))
+        return str(json.loads((path / STATE).read_text("utf-8")).get("tokenizer", ""))
     return read_metadata(path / MODEL).get("tokenizer")
 
 
@@ -273,10 +274,7 @@ def _set_aside(path: Path) -> None:
 
 def point_best_at(run_dir: Path, step: int) -> None:
     """Point the link checkpoints/best at the checkpoint of a step."""
-    partial = run_dir / "checkpoints" / "best.partial"
-    partial.unlink(missing_ok=True)
-    partial.symlink_to(checkpoint_path(run_dir, step).name)
-    os.replace(partial, partial.with_name("best"))
+    link_directory(run_dir / "checkpoints" / "best", checkpoint_path(run_dir, step))
 
 
 def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:

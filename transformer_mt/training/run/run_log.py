@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ import torch
 from tqdm import tqdm
 
 from transformer_mt.base.errors import CheckpointError, TrainingError, UserError
+from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import counted, duration, two_decimals
 from transformer_mt.kernels.device import Device, peak_memory_on
 from transformer_mt.settings.training_settings import TrainingConfig
@@ -147,7 +147,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         finite = {key: number if math.isfinite(number) else None for key, number in record.items()}  # JSON has no NaN
         size = self._path.stat().st_size if self._path.exists() else 0
         try:
-            with self._path.open("a", encoding="utf-8") as file:
+            with self._path.open("a", encoding="utf-8", newline="\n") as file:
                 file.write(json.dumps(finite) + "\n")
         except OSError as error:
             if self._path.exists():
@@ -237,7 +237,7 @@ def _start(progress: Progress, seed: int, device: Device, ranks: Ranks) -> dict[
     on_gpu = device.torch_device.type == "cuda"
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(sys.orig_argv),
+        "command": command_line(sys.orig_argv),
         "from_update": progress.step,
         "data": dict(progress.data),
         "seed": seed,
@@ -261,7 +261,7 @@ def _git(checkout: Path) -> dict[str, Any] | None:
     command = ["git", "--no-optional-locks", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
         done = subprocess.run(
-            [*command, "--exclude=*"], env=environment, capture_output=True, text=True, timeout=10, check=True
+            [*command, "--exclude=*"], env=environment, capture_output=True, encoding="utf-8", timeout=10, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
