@@ -4,6 +4,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_sigterm_answers_what_was_accepted(model_dir, translator, tmp_path):
         for each in asking:
             each.start()
         while server.get("/metrics").text.count("transformer_mt_waiting_sentences 72.0") == 0 and not found:
-            pass
+            time.sleep(0.02)
         server.signal(signal.SIGTERM)
         for each in asking:
             each.join()
