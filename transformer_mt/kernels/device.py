@@ -1,18 +1,16 @@
-"""The device of a stage, the precision of its matrix products, and its memory."""
+"""The device of a stage, and the precision of its matrix products."""
 
 import os
 import shutil
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from transformer_mt.base.errors import ConfigError
-from transformer_mt.base.memory import peak_memory
 from transformer_mt.base.wording import counted
 from transformer_mt.kernels.matmul import return_freed_memory, set_up_cpu
 
@@ -99,12 +97,6 @@ def why_gpu_unused() -> str:
 def check_c_compiler() -> None:
     """Raises ConfigError if this machine cannot compile the code that starts Triton's kernels on a GPU."""
     if os.name != "posix":
-        if find_spec("triton") is None:
-            raise ConfigError(
-                "PyTorch compiles code for a GPU when it starts, but its packages for Windows lack Triton, which does "
-                "this. Install it (pip install triton-windows), work in WSL, or use the CPU (training.device=cpu; "
-                "--device cpu)"
-            )
         return
     header = Path(sysconfig.get_path("include", "posix_prefix"), "Python.h")
     compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
@@ -143,8 +135,3 @@ def on_device(numbers: Sequence[float], device: torch.device) -> Tensor:
     if device.type != "cuda":
         return torch.tensor(numbers, device=device)
     return torch.tensor(numbers, pin_memory=True).to(device, non_blocking=True)
-
-
-def peak_memory_on(device: torch.device) -> int:
-    """The most bytes that this process has held at once: on that GPU, or for a CPU in the host's memory."""
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()

@@ -14,7 +14,6 @@ from transformer_mt.batches.encoded import EncodedCorpus, EncodedText
 from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.inference.fast import build_model
-from transformer_mt.kernels.device import peak_memory_on
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
@@ -22,6 +21,7 @@ from transformer_mt.training.learning import Learner
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.run.beginning import choose_layout, choose_rank_device, new_learner
 from transformer_mt.training.run.checkpoint import Tensors
+from transformer_mt.training.run.run_log import peak_memory_on
 
 WARM_UP = 3  # updates that are not timed, because kernels are slow at their first call and threads have to start
 LEAST = 5  # updates that are timed

@@ -15,9 +15,10 @@ import torch
 from tqdm import tqdm
 
 from transformer_mt.base.errors import CheckpointError, TrainingError, UserError
+from transformer_mt.base.memory import peak_memory
 from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import counted, duration, two_decimals
-from transformer_mt.kernels.device import Device, peak_memory_on
+from transformer_mt.kernels.device import Device
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import COPIED_FROM_DATA, write_sums
 from transformer_mt.storage.files import cure, parse_json, read_json, write_json, write_whole
@@ -267,3 +268,8 @@ def _git(checkout: Path) -> dict[str, Any] | None:
         return None
     commit = done.stdout.strip()
     return {"commit": commit.removesuffix("-dirty"), "changed": commit.endswith("-dirty")}
+
+
+def peak_memory_on(device: torch.device) -> int:
+    """The most bytes that this process has held at once: on that GPU, or for a CPU in the host's memory."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()
