@@ -10,7 +10,7 @@ import os
 import sys
 
 # On CPUs, oneDNN and its part in PyTorch each keep the code of the last 1,024 products, of 0.3 MB, for every thread. As
-# nearly every batch has another shape, that took 1 GB and was seldom used. PyTorch reads this when it is imported.
+# nearly every batch has another shape, that took 1 GB and was seldom used.
 COMPILED_PRODUCTS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 for _name, _number in COMPILED_PRODUCTS.items():
     os.environ.setdefault(_name, _number)

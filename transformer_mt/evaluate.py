@@ -249,7 +249,7 @@ def _say_where(made_by: dict[str, Any], output: Path, example: str) -> None:
         f"Model         {made_by['model']}{made_of}\n"
         "Next:\n"
         f"  echo {shlex.quote(example)} | {translate}\n"
-        f"  {translate} < SOURCE_FILE > TRANSLATION_FILE"
+        f"  {translate} --input SOURCE_FILE --output TRANSLATION_FILE"
     )
 
 

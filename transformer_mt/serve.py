@@ -98,7 +98,7 @@ async def _serve(
         while await hangup.wait():
             hangup.clear()  # several signals during a replacement lead to one further replacement
             if arguments.api_keys:
-                service.read_keys(arguments.api_keys)
+                await asyncio.to_thread(service.read_keys, arguments.api_keys)  # it may be a pipe
             await asyncio.gather(*(model.replace() for model in models))
 
     try:

@@ -54,7 +54,7 @@ def own_path() -> str:
 def environment_of(pythonpath: str, threads: int, libraries: str = "") -> dict[str, str]:
     """Environment variables of a contender; only where it finds its modules, and libraries, differs between them.
 
-    Those that this package has set in this process are left out: each contender sets its own.
+    The numbers of compiled products, which this package sets when it is imported, are left out.
     """
     numbers = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     own = {"PYTHONPATH": pythonpath, "PYTHONUNBUFFERED": "1"}

@@ -5,13 +5,15 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 from helpers.messages import message
-from helpers.processes import start, wait_until
+from helpers.processes import ended, start, wait_until
 from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 
@@ -27,6 +29,7 @@ several_workers = pytest.mark.parametrize("workers", [1, 2, *thorough(3, 5)])
 # Its arguments: a directory, into which each worker writes a file that is named by its id.
 ENDLESS_WORK = """
 import os, sys, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from transformer_mt.base.worker_pool import Workers
 
@@ -298,3 +301,35 @@ def test_sentences_are_given_as_soon_as_their_batch_is_done(translators, lines, 
         given += numbers
         assert begun == [Sentence(sources[number]) for number in given]
     assert sorted(given) == list(range(len(sources))) != given
+
+
+def test_one_thread_works_for_all_threads_but_the_main_one():
+    def work(_):
+        return threading.get_ident()
+
+    workers = Workers(work, 1, in_one_thread=True)
+    with ThreadPoolExecutor(5) as threads:
+        found = set(threads.map(lambda task: dict(workers.map_unordered([task]))[0], range(50)))
+    assert len(found) == 1
+    assert dict(workers.map_unordered([0]))[0] == threading.get_ident() not in found
+    workers.close()
+
+
+LATE_WORK = """
+import threading, time
+from transformer_mt.base.worker_pool import Workers
+
+workers = Workers(str, 1, in_one_thread=True)
+
+def late():
+    threading.main_thread().join()
+    print(dict(workers.map_unordered([7])))
+
+threading.Thread(target=late).start()
+"""
+
+
+def test_a_thread_that_outlives_the_main_one_still_has_its_work_done(tmp_path):
+    late = start(tmp_path, "late", "-c", LATE_WORK)
+    assert ended(late) == [0]
+    assert late.out.read_text() == "{0: '7'}\n"

@@ -209,7 +209,10 @@ def test_signs_in_a_translation_are_text(frame, signs):
         ("https://a.b/_c_*d* e\n", "e https://a.b/_c_*d*\n"),
         ("---\na: b c\n---\n\nd e\n", "---\na: b c\n---\n\ne d\n"),
         ("    a b\n\n<p>\na b\n</p>\n\n```\na b\n```\n", "    a b\n\n<p>\na b\n</p>\n\n```\na b\n```\n"),
-        ("a\0b c\n", "c a\ufffdb\n"),
+        (
+            "First[^1] and[^2].\n[^1]: One *note*.\n[^2]: Two.\n",
+            "and[^2]. First[^1]\n[^1]: *note*. One\n[^2]: Two.\n",
+        ),
         ("", ""),
     ],
 )

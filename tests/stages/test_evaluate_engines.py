@@ -105,7 +105,7 @@ def test_an_export_is_evaluated_in_its_own_place(both, models, capsys):
     record, translations, hypotheses = both(models / "exported", "--engine=ctranslate2")
     assert hypotheses.read_text() == translations
     assert (record["engine"], record["model"]) == ("ctranslate2", str(models / "exported"))
-    assert "exported --engine ctranslate2 < SOURCE_FILE" in capsys.readouterr().out
+    assert "exported --engine ctranslate2 --input SOURCE_FILE" in capsys.readouterr().out
 
 
 def test_the_models_of_an_ensemble_may_be_runs(models, capsys):

@@ -41,9 +41,16 @@ class Workers(Generic[Task, Result]):
     workers.
     """
 
-    def __init__(self, work: Callable[[Task], Result], number: int, start: Literal["fork", "spawn"] = "fork") -> None:
+    def __init__(
+        self,
+        work: Callable[[Task], Result],
+        number: int,
+        start: Literal["fork", "spawn"] = "fork",
+        in_one_thread: bool = False,
+    ) -> None:
+        """With `in_one_thread`, tasks that this process does for any thread but its main one are done in one thread."""
         self.work, self.number = work, number if start == "spawn" or CAN_FORK else 1
-        self._start, self._parent = start, os.getpid()
+        self._start, self._parent, self._in_one_thread = start, os.getpid(), in_one_thread
         self._executor: ProcessPoolExecutor | None = None
         self._thread: ThreadPoolExecutor | None = None
 
@@ -84,15 +91,15 @@ class Workers(Generic[Task, Result]):
             thread.shutdown(wait=False)
 
     def _work_here(self, task: Task) -> Result:
-        """Do a task in this process; for all threads but the main one in one further thread.
-
-        PyTorch and the C library keep memory for each thread that has computed, up to 10 MB for a small model.
-        """
-        if threading.current_thread() is threading.main_thread():
+        if not self._in_one_thread or threading.current_thread() is threading.main_thread():
             return self.work(task)
         with _starting:
-            self._thread = self._thread or ThreadPoolExecutor(1)
-        return self._thread.submit(self.work, task).result()
+            thread = self._thread = self._thread or ThreadPoolExecutor(1)
+        try:
+            future = thread.submit(self.work, task)
+        except RuntimeError:  # the main thread has ended, or another thread has closed these workers
+            return self.work(task)
+        return future.result()
 
     def _submit(self, task: Task) -> Future[Result]:
         with _starting, without_interrupts(), warnings.catch_warnings():

@@ -88,8 +88,9 @@ class TorchEngine(Engine):
         number = (workers or num_cores()) if on_cpu else 1
         # The workers have a weak reference to this engine, so that both end as soon as nobody uses the engine.
         engine = weakref.proxy(self)
-        self.translators = Workers(partial(TorchEngine._translate_batch, engine), number)
-        self.scorers = Workers(partial(TorchEngine._score_batch, engine), number)
+        # On a CPU, PyTorch and the C library keep memory for each thread that has computed.
+        self.translators = Workers(partial(TorchEngine._translate_batch, engine), number, in_one_thread=on_cpu)
+        self.scorers = Workers(partial(TorchEngine._score_batch, engine), number, in_one_thread=on_cpu)
 
     def _end(self) -> None:
         self.translators.close()

@@ -21,6 +21,7 @@ from transformer_mt.documents.segments import Segment, segments_of
 try:
     from markdown_it import MarkdownIt
     from markdown_it.parser_inline import RuleFuncInlineType
+    from markdown_it.rules_block import StateBlock
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token as Parsed
 except ModuleNotFoundError:
@@ -31,7 +32,6 @@ except ModuleNotFoundError:
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*$", re.DOTALL | re.MULTILINE)
 # Forms of GitHub that CommonMark lacks: a footnote; at the beginning of a text, a box to tick or the kind of a note.
 _KEPT = re.compile(r"\[\^[^\]\s]+\]:?|\A\[[ xX]\]\s|\A\[!\w+\]\S*\s*")
-_CONTAINERS = re.compile(r"(?:\s*(?:>|[-+*](?=\s)|\d{1,9}[.)](?=\s)))*\s*")  # may stand before the first cell of a row
 _CLOSING = re.compile(r"(?<=\s)#+$")  # as in `## Heading ##`
 # Signs that may be markup. An address without < and > stays as it is, because there a backslash would be part of it.
 _SIGNS = re.compile(
@@ -43,6 +43,12 @@ _BEGINNING = re.compile(
 )
 _PLAIN, _ATX, _CELL = "{}", "# {}", "|{}|\n|-|"  # documents with one text, in which a translation is tried out
 _EMPHASIS = ("em", "strong", "s")
+_FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]:")
+
+
+def _begins_footnote(state: StateBlock, line: int, last: int, silent: bool) -> bool:
+    """Whether a line ends the paragraph before it, because it begins the text of a footnote."""
+    return silent and _FOOTNOTE.match(state.src, state.bMarks[line] + state.tShift[line]) is not None
 
 
 def _kept(state: StateInline, silent: bool) -> bool:
@@ -67,6 +73,8 @@ def _with_end(rule: RuleFuncInlineType, state: StateInline, silent: bool) -> boo
 def _parser() -> MarkdownIt:
     """CommonMark with GitHub's tables and ~~. The last token of each rule has its end in the text as meta["end"]."""
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
+    ends = ["paragraph", "reference", "blockquote"]
+    parser.block.ruler.before("reference", "footnote", _begins_footnote, {"alt": ends})
     rules = parser.inline.ruler
     rules.before("link", "kept", _kept)
     for name, rule in zip(rules.get_active_rules(), rules.getRules(""), strict=True):
@@ -118,10 +126,9 @@ class _Document:
         found = list[tuple[int, int]]()
         for number, part in enumerate(token.content.split("\n"), (token.map or [0])[0]):
             start, stop = self.starts[number : number + 2]
-            line, core = self.text[start:stop].replace("\0", "\ufffd").rstrip(), _in_frame(part.lstrip(), frame)
+            line, core = self.text[start:stop].rstrip(), _in_frame(part.lstrip(), frame)
             if frame == _CELL:
-                before = _CONTAINERS.match(line)
-                begin = line.find(core, self.cell_ends.get(number, before.end() if before else 0))
+                begin = line.find(core, self.cell_ends.get(number, 0))
                 self.cell_ends[number] = begin + len(core)
             else:
                 line = _CLOSING.sub("", line).rstrip() if frame == _ATX else line
@@ -176,8 +183,8 @@ class _Document:
         kept = "".join(token.raw for token in text.tokens)
         for token, label in text.links:
             token.raw = _with_label(token.raw, label)
-        for is_second in (False, True):
-            written = _put_together(text.tokens, found, spaced, is_second)
+        for space in ("",) if spaced[1] else ("", " "):
+            written = _put_together(text.tokens, found, spaced, space)
             if text.frame == _ATX:
                 written = re.sub(r"(?<!\S)(?=#+$)", r"\\", written)
             else:
@@ -198,24 +205,20 @@ class _Document:
 
 
 def _put_together(
-    tokens: Sequence[Token], found: list[tuple[str, list[tuple[int, int]]]], spaced: tuple[bool, bool], is_second: bool
+    tokens: Sequence[Token], found: list[tuple[str, list[tuple[int, int]]]], spaced: tuple[bool, bool], space: str
 ) -> str:
-    """Put markup into translations. A second attempt spreads it evenly or, without spaces, sets emphasis apart."""
+    """Put markup into translations; in a language without spaces, emphasis has `space` around it."""
     if not spaced[1]:  # an emphasis stands directly beside letters, where _ would not be one
-        space = " " * is_second
-        raws = [(token.kind == "open") * space + token.raw + (token.kind == "close") * space for token in tokens]
         tokens = [
-            replace(token, raw=raw.replace("_", "*") if token.name in _EMPHASIS else token.raw)
-            for token, raw in zip(tokens, raws, strict=True)
+            replace(token, raw=f"{space * (token.kind == 'open')}{raw}{space * (token.kind == 'close')}")
+            if token.name in _EMPHASIS
+            else token
+            for token, raw in ((token, token.raw.replace("_", "*")) for token in tokens)
         ]
     left, written = iter(found), ""
     for part in segments_of(tokens, "html"):
         if isinstance(part, Segment):
             translation, pairs = next(left)
-            if is_second and spaced[1]:
-                sources, targets = part.text.split(), range(len(translation.split()))
-                num_sources = len(sources) if spaced[0] else len("".join(sources))
-                pairs = [((2 * number + 1) * num_sources // (2 * len(targets)), number) for number in targets]
             part = projected(part, " ".join(translation.splitlines()), pairs, spaced, _escaped)
         written += part
     return written.strip()
