@@ -78,6 +78,15 @@ def test_auto_precision_is_bf16_on_intel_only_with_amx(processor, capabilities, 
     assert choose_device("cpu", "auto").dtype == dtype
 
 
+@pytest.mark.parametrize(
+    ("capability", "dtype"),
+    [((6, 1), torch.float32), ((7, 0), torch.float16), ((7, 5), torch.float16), ((8, 0), torch.bfloat16)],
+)
+def test_auto_precision_of_a_gpu_is_what_its_tensor_cores_multiply(capability, dtype):
+    with two_gpus(capability):
+        assert choose_device("cuda", "auto").dtype == dtype
+
+
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
 def test_products_have_the_precision_and_weights_are_fp32(precision, dtype):
     chosen, layer = choose_device("cpu", precision), torch.nn.Linear(4, 3)

@@ -34,13 +34,15 @@ class Job:
     only_validate: bool = False
     validates_between: bool = False
     """Whether a validation of a single batch comes after the first update: only the first rank has any of it to do."""
+    scale: float = 2.0**16
+    """Of the loss in fp16, at the beginning."""
 
 
 def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
     """What the updates or the validation saw, and all tensors afterwards: the same on every rank."""
     config = load_config(experiment, job.overrides)
     settings, data_dir = config.training, Path(config.data_dir)
-    device = choose_device("cpu", "fp32", 1)
+    device = choose_device("cpu", settings.precision, 1)
     layout = choose_layout(settings, config.model, device)
     tokenizer = Tokenizer.load(data_dir)
     learner = build_learner(config.model, settings, tokenizer, None, layout, device, ranks)
@@ -48,6 +50,8 @@ def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
     if job.only_validate:
         return dict(validate(learner, [replace(each, tokens_per_batch=60) for each in validation], ranks).values)
     learner.loss.train()
+    if state := learner.loss.scaler.state_dict():
+        learner.loss.scaler.load_state_dict(state | {"scale": job.scale})
     loader = train._loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, layout)
     updates = []
     for step, (pairs, _) in enumerate(islice(loader.updates(Position()), NUM_UPDATES), start=1):

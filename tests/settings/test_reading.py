@@ -229,7 +229,10 @@ class TestMistakes:
             ("training:\n  max_steps:200\n", ("not-a-section", "x.yaml:12", "training", "'max_steps:200'", "colon")),
             ("run_dir: runs/y\n", ("key-given-twice", "x.yaml:12", "run_dir")),
             ("training:\n  seed: 1\n  seed: 1\n", ("key-given-twice", "x.yaml:14", "seed")),
-            ("training:\n  precision: fp8\n", (*bad("training.precision"), "'fp8'", "'auto', 'fp32' or 'bf16'")),
+            (
+                "training:\n  precision: fp8\n",
+                (*bad("training.precision"), "'fp8'", "'auto', 'fp32', 'bf16' or 'fp16'"),
+            ),
             ("training:\n  max_steps: 0\n", (*bad("training.max_steps"), "0", "greater than 0")),
             ("training:\n  max_steps: many\n", (*bad("training.max_steps"), "'many'", "integer")),
             ("training:\n  max_steps: 1.5\n", (*bad("training.max_steps"), "1.5", "integer")),

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import math
 import os
 import signal
 import socket
@@ -54,6 +55,10 @@ JOBS |= {
     for name, job in JOBS.items()
     if name != "packed"
 }
+
+FP16 = Job([*EQUAL, "training.precision=fp16", "training.tokens_per_update=1300"], multiple=2)
+# A rank that has no pair has a gradient of zeros.
+OVERFLOW = Job([*EQUAL, "training.precision=fp16", "training.tokens_per_update=0"], pairs_per_batch=1, scale=2.0**60)
 
 
 RUN = [
@@ -125,6 +130,21 @@ def test_two_ranks_make_the_updates_of_one(experiment, tmp_path):
     """Over micro-batches some of which are to be split."""
     found = assert_equal_updates(2, experiment, {"three of them": JOBS["three of them"]}, {}, tmp_path)
     assert {update["num_batches"] % 2 for update in found["three of them"]["updates"]} == {0, 1}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("sharding", ["none", "full"])
+def test_in_fp16_all_ranks_scale_the_loss_alike_and_skip_together(sharding, experiment, tmp_path):
+    own = f"training.sharding={sharding}"
+    jobs = {"fits": replace(FP16, overrides=[*FP16.overrides, own])}
+    assert_equal_updates(2, experiment, jobs, {}, tmp_path)
+    overflow = replace(OVERFLOW, overrides=[*OVERFLOW.overrides, own])
+    found = results_of_ranks(2, experiment, {"overflow": overflow}, tmp_path)["overflow"]
+    assert [update["empty"] for update in found["updates"]] == [1] * 4
+    assert not any(math.isfinite(update["gradient_norm"]) for update in found["updates"])
+    assert found["tensors"]["scaler.scale"] == 2.0**56
+    same = results(experiment, OVERFLOW, Ranks())["tensors"]
+    assert_close(found["tensors"], same, "overflow")
 
 
 @pytest.mark.thorough

@@ -14,6 +14,7 @@ from transformer_mt.batches.batching import Batch
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.settings.reading import load_config
+from transformer_mt.training import out_of_memory
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.loop import one_update
@@ -116,19 +117,20 @@ def test_what_only_sounds_alike_is_no_lack_of_memory(error):
     assert not is_out_of_memory(error)
 
 
-def updates_with_room_for(positions, number, experiment, config, layout, forgets=False):
+def updates_with_room_for(positions, number, experiment, config, layout, forgets=False, positions_after=0):
     """How many micro-batches each of these updates tried in vain, and how many it split; and the weights at last.
 
-    Target positions decide what fits.
+    Target positions decide what fits; after the first failure, `positions_after` do if it is not 0.
     """
     loader = Loader(EncodedCorpus.load(experiment.parent / "data" / "train"), 700, 1, 2, layout)
     learner = new_learner(config)
     in_vain, failures, splits = 0, [], []
 
     def break_off(module, arguments):
-        nonlocal in_vain
+        nonlocal in_vain, positions
         if arguments[0].num_positions > positions:
             in_vain += 1
+            positions = positions_after or positions
             raise LACKS_OF_MEMORY[0]
 
     learner.loss.register_forward_pre_hook(break_off)
@@ -185,3 +187,21 @@ def test_parts_are_all_the_pairs_in_order_and_a_single_pair_stays_whole():
     room.lacks(padded(1, 10, 10))
     parts = room.parts([padded(3, 10, 10), padded(1, 12, 12)])
     assert [part.pairs_B.tolist() for part in parts] == [[0], [2], [1], [0]]
+
+
+def test_once_the_memory_is_back_batches_are_whole_again(experiment, config, monkeypatch, capsys):
+    """Tried again after 2 updates, then after 4; without an end of the lack, later and later."""
+    monkeypatch.setattr(out_of_memory, "FIRST_WAIT", 2)
+    failures, splits, _ = updates_with_room_for(600, 10, experiment, config, "packed")
+    assert failures == [1, 0, 0, 1, 0, 0, 0, 0, 1, 0]
+    assert splits == [1] * 10
+    said = capsys.readouterr().err.splitlines()
+    assert [line.startswith("warning: ") for line in said] == [True, False, True, False, True]
+    assert "did not fit into the memory of cpu" in said[0]
+
+    config = load_config(experiment, ["model.dropout=0.0", "training.adam_epsilon=0.001"])
+    failures, splits, found = updates_with_room_for(600, 5, experiment, config, "packed", positions_after=10**9)
+    assert (failures, splits) == ([1, 0, 0, 0, 0], [1, 1, 1, 0, 0])
+    _, _, whole = updates_with_room_for(10**9, 5, experiment, config, "packed")
+    for name, weight in whole.items():
+        torch.testing.assert_close(found[name], weight, rtol=1e-4, atol=1e-5)

@@ -46,7 +46,8 @@ class Device:
 def choose_device(name: str, precision: str, num_threads: int = 0) -> Device:
     """The device with that name, ready to use; `auto` is a GPU if CUDA has one, otherwise the CPU.
 
-    The precision `auto` is bf16 on a device that multiplies bf16 faster than fp32, otherwise fp32. Raises ConfigError.
+    The precision `auto` is bf16 on a device that multiplies bf16 faster than fp32, fp16 on an older GPU with tensor
+    cores, otherwise fp32. Raises ConfigError.
     The CPU changes settings of the whole process (`kernels.matmul.set_up_cpu`). A GPU becomes this thread's current
     one, on which Triton's kernels run, and turns cuDNN's attention off for the whole process.
     """
@@ -67,7 +68,7 @@ def choose_device(name: str, precision: str, num_threads: int = 0) -> Device:
             ) from None
         raise ConfigError(f"device {name} cannot be used ({reason}); choose auto, cpu, cuda or cuda:N") from None
     if precision == "auto":
-        precision = "bf16" if _is_faster_in_bf16(device) else "fp32"
+        precision = _fastest_precision(device)
     if device.type == "cuda":
         # cuDNN makes a plan for each new shape of attention, but padded batches have hundreds of shapes.
         torch.backends.cuda.enable_cudnn_sdp(False)
@@ -112,13 +113,14 @@ def check_c_compiler() -> None:
     )
 
 
-def _is_faster_in_bf16(device: torch.device) -> bool:
+def _fastest_precision(device: torch.device) -> str:
     if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (8, 0)
+        capability = torch.cuda.get_device_capability(device)
+        return "bf16" if capability >= (8, 0) else "fp16" if capability >= (7, 0) else "fp32"
     capabilities = torch.cpu.get_capabilities()
     # Without AMX, bf16 has half the speed of fp32 on an Intel Xeon. It is faster than fp32 on an AMD EPYC.
     has_fast_avx512 = capabilities.get("avx512_bf16") and "Intel" not in str(capabilities.get("cpu_name"))
-    return bool(has_fast_avx512 or capabilities.get("amx_bf16"))
+    return "bf16" if has_fast_avx512 or capabilities.get("amx_bf16") else "fp32"
 
 
 def on_host(*tensors: Tensor) -> tuple[Tensor, ...]:

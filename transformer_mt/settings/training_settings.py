@@ -60,9 +60,10 @@ class TrainingConfig(Section):
     """The seed of all random choices: initial weights, order of the pairs, dropout, modifiers."""
     device: Text = "auto"
     """Where training runs: cpu, cuda or cuda:N. auto: CUDA if there is a GPU, otherwise the CPU."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """The number format of matrix multiplications. Weights and optimizer state are always fp32. auto: bf16 if the
-    hardware multiplies faster in bf16, as recent GPUs and many server CPUs do, otherwise fp32."""
+    hardware multiplies faster in bf16, as recent GPUs and many server CPUs do; fp16 on GPUs with tensor cores but
+    without bf16, such as V100 and T4; otherwise fp32. fp16 scales the loss, and is very slow on CPUs."""
     sharding: Literal["none", "full"] = "none"
     """What each device keeps if there are several. none: all parameters, gradients and optimizer states; full: only a
     part of them (FSDP), for a model that does not fit on one device."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
@@ -59,6 +60,7 @@ class BatchLoss(nn.Module):
     def __init__(self, model: Seq2Seq, device: Device, smoothing: float, compiled: bool) -> None:
         super().__init__()
         self.model, self.device, self.smoothing = model, device, smoothing
+        self.scaler = GradScaler(device.torch_device.type, enabled=device.dtype == torch.float16)
         self.compiled: Features | None = None
         if compiled:
             quick = torch.compile(model.features, dynamic=False)

@@ -75,6 +75,7 @@ def one_update(
             learner.loss,
             parts,
             learner.optimizer,
+            learner.loss.scaler,
             rate,
             num_labels=num_labels,
             clip_norm=settings.clip_norm,

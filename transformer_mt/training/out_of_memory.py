@@ -1,10 +1,12 @@
 """Splits micro-batches that do not fit into memory, so that the same update is made from smaller ones."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 import torch
 from torch import nn
+from tqdm import tqdm
 
 from transformer_mt.base.errors import RankError
 from transformer_mt.batches.packing import MicroBatch, PackedBatch
@@ -13,6 +15,7 @@ from transformer_mt.kernels.matmul import ONEDNN_REFUSES, do_without_onednn
 from transformer_mt.training.distributed import is_sharded
 
 ALIKE = 0.9  # of the size of a micro-batch that failed: larger ones are split, as a split costs less than a failure
+FIRST_WAIT = 100  # calls of `Room.fit`, each of which is an update, until sizes that did not fit are tried again
 
 # Messages of errors without a type of their own: from PyTorch on CPUs, C++, CUDA (AcceleratorError), Triton and NCCL;
 # from cuBLAS and cuDNN. Triton's "out of resource" is not about memory: a kernel needs too much of one core.
@@ -41,10 +44,25 @@ class Size(NamedTuple):
 
 
 class Room:
-    """The sizes that did not fit into this rank's memory since the start. Micro-batches as large are split untried."""
+    """The sizes that did not fit into this rank's memory. Micro-batches as large are split untried.
+
+    Another program may have held the memory for a moment. So all sizes are forgotten after a while, twice as long each
+    time: if there is too little memory for good, failures become rare.
+    """
 
     def __init__(self) -> None:
         self._too_large: list[Size] = []
+        self._wait = self._left = FIRST_WAIT
+
+    def _forget_in_time(self, device: Device) -> None:
+        """Called before each update: after enough of them, forget all sizes."""
+        if not self._too_large:
+            return
+        self._left -= 1
+        if self._left < 0:
+            self._too_large.clear()
+            self._wait = self._left = 2 * self._wait
+            _say(f"trying again the sizes of micro-batches that did not fit into the memory of {device.torch_device}")
 
     def lacks(self, batch: MicroBatch) -> None:
         """Remember that this micro-batch did not fit."""
@@ -71,6 +89,7 @@ class Room:
         RankError for a single pair that does not fit, and for a sharded loss, where all ranks would have to split.
         """
         has_failed = False
+        self._forget_in_time(device)
         while True:
             current: list[MicroBatch] = []  # the one that is being computed; none when all are done
             try:
@@ -86,22 +105,36 @@ class Room:
                 return made
             # Here Python has freed the error, and with it all tensors that it held.
             failed = current[0]
-            if is_sharded(loss):
-                raise RankError(
-                    "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: set a "
-                    "lower training.tokens_per_batch in a new run_dir; with training.tokens_per_update, updates keep "
-                    "their size"
-                )
-            if len(failed.pairs_B) < 2:
-                raise RankError(
-                    f"out of memory with a single pair, of {failed.num_labels} target pieces: "
-                    "lower corpus.max_length (and prepare again), model.d_model, model.ffn_dim or the number of "
-                    "layers, or set training.precision=bf16"
-                )
+            _check_can_be_split(failed, loss)
             self.lacks(failed)
+            _say(
+                f"warning: a micro-batch of {Size.of(failed).positions} positions did not fit into the memory of "
+                f"{device.torch_device}: such sizes are split in two for a while, then tried again"
+            )
             loss.zero_grad(set_to_none=True)
             device.give_back()
             has_failed = True
+
+
+def _check_can_be_split(failed: MicroBatch, loss: nn.Module) -> None:
+    """Raises RankError if it cannot."""
+    if is_sharded(loss):
+        raise RankError(
+            "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: set a "
+            "lower training.tokens_per_batch in a new run_dir; with training.tokens_per_update, updates keep "
+            "their size"
+        )
+    if len(failed.pairs_B) < 2:
+        raise RankError(
+            f"out of memory with a single pair, of {failed.num_labels} target pieces: "
+            "lower corpus.max_length (and prepare again), model.d_model, model.ffn_dim or the number of "
+            "layers, or set training.precision=bf16"
+        )
+
+
+def _say(text: str) -> None:
+    """Every rank prints, because each has its own memory."""
+    tqdm.write(text, file=sys.stderr)
 
 
 def _tracked(batches: Sequence[MicroBatch], current: list[MicroBatch]) -> Iterator[MicroBatch]:

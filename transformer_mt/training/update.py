@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from transformer_mt.batches.packing import MicroBatch
@@ -56,6 +57,7 @@ def update(
     loss: nn.Module,
     batches: Iterable[MicroBatch],
     optimizer: Optimizer,
+    scaler: GradScaler,
     rate: float,
     *,
     num_labels: int,
@@ -66,7 +68,8 @@ def update(
     """Change the weights once, by the mean gradient over the `num_labels` real target tokens of all micro-batches.
 
     `loss` returns the LossSums of a micro-batch. The seed of dropout comes from `seeds` (of the run and of the update)
-    and the number of the micro-batch. With several ranks, `batches` are the micro-batches of this rank only.
+    and the number of the micro-batch. With several ranks, `batches` are the micro-batches of this rank only. Only in
+    fp16, `scaler` does something: it scales the loss, as small gradients would become 0 (Micikevicius et al. 2018).
     """
     parameters = list(loss.parameters())
     sums = torch.zeros(3, device=parameters[0].device)
@@ -75,11 +78,12 @@ def update(
     for number, batch in enumerate(batches):
         torch.manual_seed(seed_of(*seeds, ranks.rank + number * ranks.size))
         smoothed, nll = loss(batch)
-        (smoothed / num_labels).backward()
+        scaler.scale(smoothed / num_labels).backward()
         sums += torch.stack([smoothed.detach(), nll, torch.ones_like(nll)])
 
     # the sum over the ranks
     ranks.sum_gradients(parameters)
+    scaler.unscale_(optimizer)
     smoothed, nll, num_batches = ranks.sum(sums)
 
     # clip the gradient; with a clip_norm of 0, only measure it
@@ -91,6 +95,7 @@ def update(
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()
+    scaler.update()  # halves the scale if the gradient is not finite
     optimizer.zero_grad(set_to_none=True)
     return Numbers(smoothed, nll, num_batches, norm, is_finite)
 

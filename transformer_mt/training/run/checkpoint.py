@@ -56,6 +56,7 @@ class Tensors:
             for key, value in learner.optimizer.state[parameter].items()
         }
         training |= {f"average.{name}": average for name, average in learner.average.averages.items()}
+        training |= {f"scaler.{key}": torch.tensor(value) for key, value in learner.loss.scaler.state_dict().items()}
         return cls(_gathered(model_weights(learner.model), ranks), _gathered(training, ranks))
 
 
@@ -124,7 +125,7 @@ def load_progress(path: Path) -> Progress:
 
 
 def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: Ranks) -> None:
-    """Load weights, optimizer and moving average from a verified checkpoint; each rank loads its shard.
+    """Load the tensors of `Tensors.of` from a verified checkpoint; each rank loads its shard.
 
     Raises UserError on every rank if a rank cannot read it, or if it has another tokenizer or other shapes.
     """
@@ -143,6 +144,8 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: 
             learner.optimizer.state[parameters[name]][state] = shared.to(parameters[name].device, copy=True)
         elif (name := key.removeprefix("average.")) in learner.average.averages:
             learner.average.averages[name].copy_(sharded_like(tensor, parameters[name]))
+    if scaler := {key.removeprefix("scaler."): t.item() for key, t in training.items() if key.startswith("scaler.")}:
+        learner.loss.scaler.load_state_dict(scaler)
 
 
 def initialise_from(path: Path, model: nn.Module, settings: ModelConfig, tokenizer: Tokenizer) -> None:

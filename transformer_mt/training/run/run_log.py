@@ -242,7 +242,7 @@ def _start(progress: Progress, seed: int, device: Device, ranks: Ranks) -> dict[
         "from_update": progress.step,
         "data": dict(progress.data),
         "seed": seed,
-        "precision": {torch.float32: "fp32", torch.bfloat16: "bf16"}[device.dtype],
+        "precision": {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}[device.dtype],
         "num_ranks": ranks.size,
         "num_threads": torch.get_num_threads(),
         "processor": processor(),

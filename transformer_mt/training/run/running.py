@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, Self, TypeVar
 
 import numpy as np
+import torch
 
 from transformer_mt.base.errors import TrainingError
 from transformer_mt.base.wording import counted
@@ -96,6 +97,7 @@ class StopSignal:
 
 
 MOST_IN_A_ROW = 10  # then training stops
+MOST_IN_A_ROW_FP16 = 40  # each halves the scale of the loss, from 2^16 or somewhat more: then it was not the scale
 
 
 def count_update(
@@ -185,8 +187,9 @@ class Run:
 
     def _read(self, progress: Progress) -> Progress:
         """Log the updates since the last call, and count the skipped ones and the micro-batches that were split."""
+        limit = MOST_IN_A_ROW_FP16 if self._device.dtype == torch.float16 else MOST_IN_A_ROW
         for then, update in self._unread:
-            progress = count_update(progress, update, MOST_IN_A_ROW, self._lines_of, self._ranks)
+            progress = count_update(progress, update, limit, self._lines_of, self._ranks)
             self._log.update(replace(then, skipped=progress.skipped, split=progress.split), update)
         self._unread.clear()
         return progress
