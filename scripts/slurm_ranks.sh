@@ -9,6 +9,8 @@ set -euo pipefail
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
 processes=${SLURM_GPUS_ON_NODE:-1}
 
+# With a store of addresses for all restarts, ranks would look for each other at the addresses of killed ranks.
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
 torchrun=(
     "${PYTHON:-.venv/bin/python}" -m torch.distributed.run
     --nnodes "$SLURM_JOB_NUM_NODES"

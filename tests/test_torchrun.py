@@ -43,6 +43,18 @@ def test_the_place_of_a_process_is_what_torchrun_says(environment):
 
 
 @pytest.mark.parametrize(
+    ("restarts", "shared", "warns"), [(3, True, True), (3, False, False), (0, True, False), (None, None, False)]
+)
+def test_a_restart_that_may_fail_is_announced(environment, monkeypatch, restarts, shared, warns):
+    for name, value in {"MAX_RESTARTS": restarts, "USE_AGENT_STORE": shared}.items():
+        monkeypatch.delenv(f"TORCHELASTIC_{name}", raising=False)
+        if value is not None:
+            monkeypatch.setenv(f"TORCHELASTIC_{name}", str(value))
+    assert torchrun.may_restart() is bool(restarts)
+    assert ("TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1" in torchrun.restart_warning()) is warns
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         *((name, value) for name in NAMES[:4] for value in ("", "x", "-1", "1.0", "²")),

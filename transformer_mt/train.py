@@ -10,7 +10,7 @@ from pathlib import Path
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, RankError, TrainingError
 from transformer_mt.base.languages import has_spaces
 from transformer_mt.base.system import command_line
-from transformer_mt.base.torchrun import num_processes
+from transformer_mt.base.torchrun import may_restart, num_processes
 from transformer_mt.base.wording import counted
 from transformer_mt.batches.batching import stages_of
 from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
@@ -47,6 +47,7 @@ from transformer_mt.training.run.running import Run
 from transformer_mt.training.run.validation import ValidationSet, load_validation, validate
 
 OWNER = Owner("train", "trains here", "choose another run_dir")
+PATIENCE = 120.0  # seconds in which a rank ends whose torchrun was killed, and which a restart has replaced
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -141,7 +142,7 @@ def train_run(config: Config, ranks: Ranks) -> int:
             )
             path = None
             if ranks.is_first:
-                held.enter_context(hold(run_dir, OWNER, inside=data_dir))
+                held.enter_context(hold(run_dir, OWNER, data_dir, PATIENCE if may_restart() else 0.0))
                 finish_saving(run_dir)
                 _claim(run_dir, config)
                 path = _checkpoint_to_resume(run_dir)

@@ -353,6 +353,26 @@ def test_torchrun_itself(experiment, unbroken, tmp_path):
     assert_same_run(tmp_path / "run", unbroken)
 
 
+def hang_on_the_second(said):
+    """The work of a rank: the second does not come to a sum."""
+    distributed.ANSWER = timedelta(seconds=5)
+    waits_in_vain = pytest.raises(RankError) if os.environ["RANK"] != "1" else nullcontext()
+    with waits_in_vain as error, all_ranks(timedelta(seconds=2)) as ranks:
+        ranks.wait(lambda: None)
+        if ranks.rank == 1:
+            wait_until(said.exists)
+        else:
+            ranks.sum(torch.zeros(1))
+    if os.environ["RANK"] == "0":
+        said.write_text(str(error.value))
+
+
+@pytest.mark.thorough
+def test_a_rank_that_hangs_is_named(tmp_path):
+    work_of_ranks(3, partial(hang_on_the_second, tmp_path / "said"))
+    assert says((tmp_path / "said").read_text(), "rank-lost-connection", "Ranks 1 failed")
+
+
 @pytest.mark.thorough
 def test_a_rank_whose_torchrun_is_gone_gives_up_however_long_it_may_wait_for_others(monkeypatch):
     monkeypatch.setattr(distributed, "TIMEOUT", timedelta(seconds=0.3))

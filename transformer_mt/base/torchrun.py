@@ -21,6 +21,24 @@ def num_processes() -> int:
     return int(size) if size.isdecimal() else 0
 
 
+def may_restart() -> bool:
+    """Return whether torchrun starts its processes anew after one has ended (its option --max-restarts)."""
+    return os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0"
+
+
+def restart_warning() -> str:
+    """Return why a restart may fail; empty if none is to come, or if it has its own addresses.
+
+    torchrun of PyTorch 2.13 keeps one store of addresses for all restarts, where a rank reads those of killed ranks.
+    """
+    if not may_restart() or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return ""
+    return (
+        "after a restart by torchrun, ranks may look for each other at the addresses of killed ranks. To prevent this, "
+        "start torchrun with --rdzv-backend=c10d, and with TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in its environment"
+    )
+
+
 def place() -> Place | None:
     """Return the place of this process; None if torchrun did not start it. Raises ConfigError for wrong values."""
     if "WORLD_SIZE" not in os.environ:

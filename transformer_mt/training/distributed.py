@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 LOST_CONNECTION = ("Connection closed", "Connection reset", "Timed out waiting", "Broken pipe", "NCCL", "Gloo", "gloo")
 TIMEOUT = timedelta(minutes=10)  # of one collective operation; saving a checkpoint takes less
+ANSWER = timedelta(minutes=1)  # in which a rank that does not hang says so, after another has waited in vain
 
 
 @dataclass(frozen=True)
@@ -148,10 +149,13 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
     if place is None:
         yield Ranks()
         return
-    _connect(place.rank, timeout)
+    watch = _connect(place.rank, timeout)
     may_wait = True
+    ranks = Ranks(*place)
+    if warning := torchrun.restart_warning():
+        ranks.say(warning, warning=True)
     try:
-        yield Ranks(*place)
+        yield ranks
     except RankError:
         may_wait = False
         raise
@@ -159,10 +163,11 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
         may_wait = False
         if not any(word in str(error) for word in LOST_CONNECTION):
             raise
-        reason = str(error).splitlines()[0].split(". ")[0]
+        reason = _who_hangs(watch) if "Timed out waiting" in str(error) else str(error)
+        reason = reason.splitlines()[0].split(". ")[0]
         raise RankError(
             f"rank {place.rank}: lost the connection to another rank ({reason}). Look for that rank's own error "
-            "message; if there is none, it was killed. The same command resumes from the newest checkpoint"
+            "message; if there is none, it hung or was killed. The same command resumes from the newest checkpoint"
         ) from None
     finally:
         if may_wait or not torch.cuda.is_available():  # NCCL would wait for ranks that have ended
@@ -171,20 +176,34 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
             time.sleep(0.05)
 
 
-def _connect(rank: int, timeout: timedelta) -> None:
-    """Connect this rank with the others. Raises RankError if torchrun or the others cannot be reached."""
+def _connect(rank: int, timeout: timedelta) -> "dist.ProcessGroup":
+    """Connect this rank with the others, twice: a failed operation spoils the first group, and returned is the second.
+
+    Raises RankError if torchrun or the others cannot be reached.
+    """
     try:
         # Not `timeout`, which may be long: nothing else ends this rank if torchrun is killed before.
         store, _, size = next(rendezvous("env://", timeout=TIMEOUT))
         # NCCL sends tensors on a GPU. Gloo sends those on the host, so that reading them does not wait for a GPU.
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
-    except dist.DistError as error:
+        watch: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=ANSWER)
+    except RuntimeError as error:  # of gloo, of the store (DistError), or of NCCL
         reason = str(error).splitlines()[0]
         raise RankError(
             f"rank {rank}: cannot connect to torchrun or to the other ranks ({reason}). If torchrun was stopped, run "
             "the same command again; otherwise check MASTER_ADDR, MASTER_PORT and the network between the machines"
         ) from None
+    return watch
+
+
+def _who_hangs(watch: "dist.ProcessGroup") -> str:
+    """What PyTorch finds out about the ranks that do not answer. Every rank that waits in vain must call this."""
+    try:
+        dist.monitored_barrier(watch, ANSWER, wait_all_ranks=True)
+    except RuntimeError as error:
+        return str(error)
+    return "Timed out, but every rank answers"
 
 
 def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: torch.device) -> None:
