@@ -32,6 +32,7 @@ except ModuleNotFoundError:
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*$", re.DOTALL | re.MULTILINE)
 # Forms of GitHub that CommonMark lacks: a footnote; at the beginning of a text, a box to tick or the kind of a note.
 _KEPT = re.compile(r"\[\^[^\]\s]+\]:?|\A\[[ xX]\]\s|\A\[!\w+\]\S*\s*")
+_CONTAINERS = re.compile(r"(?:\s*(?:>|[-+*](?=\s)|\d{1,9}[.)](?=\s)))*\s*")  # may stand before the first cell of a row
 _CLOSING = re.compile(r"(?<=\s)#+$")  # as in `## Heading ##`
 # Signs that may be markup. An address without < and > stays as it is, because there a backslash would be part of it.
 _SIGNS = re.compile(
@@ -41,7 +42,8 @@ _SIGNS = re.compile(
 _BEGINNING = re.compile(
     r"^(\s*(?:\d{1,9}(?=[.)](?:\s|$))|(?=[-+](?:\s|$)|-[-\s]*$|=+\s*$|#{1,6}(?:\s|$)|>)))", re.MULTILINE
 )
-_PLAIN, _ATX, _CELL = "{}", "# {}", "|{}|\n|-|"  # documents with one text, in which a translation is tried out
+# Documents with one text, in which a translation is tried out. _ROW: the first cell of a row that begins without |.
+_PLAIN, _ATX, _CELL, _ROW = "{}", "# {}", "|{}|\n|-|", "a|b\n-|-\n{}|b"
 _EMPHASIS = ("em", "strong", "s")
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]:")
 
@@ -119,6 +121,8 @@ class _Document:
             if token.type == "inline" and token.content:
                 frame = _CELL if opening.tag in ("th", "td") else _ATX if opening.markup.startswith("#") else _PLAIN
                 if lines := self._lines(token, frame):
+                    if frame == _CELL and "|" not in self.text[self.starts[(token.map or [0])[0]] : lines[0][0]]:
+                        frame = _ROW
                     self._add(_Text(token.content, frame, lines), token.children or [])
 
     def _lines(self, token: Parsed, frame: str) -> list[tuple[int, int]]:
@@ -128,7 +132,8 @@ class _Document:
             start, stop = self.starts[number : number + 2]
             line, core = self.text[start:stop].rstrip(), _in_frame(part.lstrip(), frame)
             if frame == _CELL:
-                begin = line.find(core, self.cell_ends.get(number, 0))
+                before = _CONTAINERS.match(line)
+                begin = line.find(core, self.cell_ends.get(number, before.end() if before else 0))
                 self.cell_ends[number] = begin + len(core)
             else:
                 line = _CLOSING.sub("", line).rstrip() if frame == _ATX else line
@@ -230,7 +235,7 @@ def _escaped(text: str) -> str:
 
 def _in_frame(text: str, frame: str) -> str:
     """A text as it stands in a block: in cells, | has a backslash also within code."""
-    return text.replace("|", r"\|") if frame == _CELL else text
+    return text.replace("|", r"\|") if frame in (_CELL, _ROW) else text
 
 
 def _with_label(end: str, label: str) -> str:
