@@ -97,6 +97,7 @@ def test_a_line_without_terms_is_translated_as_without_the_list(translators, nam
     assert [found[number] for number in alike] == [without[number] for number in alike]
 
 
+@pytest.mark.thorough
 def test_order_and_batches_do_not_matter(translators):
     lines = list(lines_with(3, 12))
     for name in ("joint", "two"):

@@ -175,6 +175,7 @@ def test_the_settings_of_decoding_are_theirs(taught):
     assert (decoding.beam_size, decoding.length_penalty, decoding.length_penalty_form) == (4, 1.0, "average")
 
 
+@pytest.mark.thorough
 def test_fifty_updates_are_theirs(tmp_path):
     """Of Adam. Theirs does not train the row of <pad> as an input, and ours trains the bias: here they agree."""
     directory = marian(tmp_path)

@@ -129,7 +129,7 @@ def test_pairs_held_out_are_not_learnt(tmp_path):
     assert targets[:3] == ["target 2", "target 3", "target 4"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_trial_of_all_parts_on_a_cpu(tmp_path):
     """By the command as it is typed, from another directory, which finds the package by itself."""
     script = ROOT / "scripts" / "benchmarks" / "gpu.py"

@@ -133,7 +133,7 @@ def test_two_ranks_make_the_updates_of_one(experiment, tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("sharding", ["none", "full"])
+@pytest.mark.parametrize("sharding", ["none", pytest.param("full", marks=pytest.mark.slow)])
 def test_in_fp16_all_ranks_scale_the_loss_alike_and_skip_together(sharding, experiment, tmp_path):
     own = f"training.sharding={sharding}"
     jobs = {"fits": replace(FP16, overrides=[*FP16.overrides, own])}
