@@ -17,6 +17,8 @@ from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.terminal import cli
 
 if TYPE_CHECKING:
+    from uvicorn import Server
+
     from transformer_mt.serving.limits import Limits
     from transformer_mt.serving.model_process import Copies
     from transformer_mt.serving.service import Service
@@ -83,10 +85,6 @@ async def _serve(
     models: Sequence["Copies"], limits: "Limits", listener: socket.socket, arguments: argparse.Namespace
 ) -> None:
     """Load the models, answer requests until a signal comes, and end the models."""
-    import uvicorn
-
-    from transformer_mt.serving.app import application
-    from transformer_mt.serving.gate import Connection
     from transformer_mt.serving.json_log import JsonLines
     from transformer_mt.serving.service import Service
 
@@ -108,19 +106,7 @@ async def _serve(
         logging.getLogger("transformer_mt").setLevel(logging.INFO)
         for library in ("uvicorn", "python_multipart"):  # which would warn about each broken request
             logging.getLogger(library).setLevel(logging.ERROR)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                application(service, arguments.cors),
-                http=Connection,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                limit_concurrency=_CONNECTIONS,
-                timeout_graceful_shutdown=math.ceil(2 * limits.seconds) + 1,
-            )
-        )
+        server = _server(service, arguments.cors)
         replacing = asyncio.create_task(replace_models())  # named, because the loop holds tasks only weakly
         listener.listen()
         print(_announcement(listener, service), flush=True)
@@ -128,6 +114,27 @@ async def _serve(
         replacing.cancel()
     finally:
         await asyncio.gather(*(model.close() for model in models))
+
+
+def _server(service: "Service", cors: Sequence[str]) -> "Server":
+    from uvicorn import Config, Server
+
+    from transformer_mt.serving.app import application
+    from transformer_mt.serving.gate import Connection
+
+    return Server(
+        Config(
+            application(service, cors),
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=_CONNECTIONS,
+            timeout_graceful_shutdown=math.ceil(2 * service.limits.seconds) + 1,
+        )
+    )
 
 
 def _announcement(listener: socket.socket, service: "Service") -> str:
