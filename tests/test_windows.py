@@ -5,11 +5,14 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from helpers.as_on_windows import NO_MODULES, NO_NAMES
 from helpers.processes import python_path
 from helpers.tiny import ROOT, write_experiment
+
+from transformer_mt.terminal.cli import shown
 
 PACKAGE = ROOT / "transformer_mt"
 ONLY_HERE = ("base/system.py", "base/memory.py")
@@ -75,7 +78,7 @@ def test_all_stages_run(tmp_path):
     assert modules > 150 and memory == [8, 4, 1]
     assert (tmp_path / "out.de").read_bytes().count(b"\n") == 2
     assert (run_dir / "checkpoints" / "best" / "model.safetensors").is_file()
-    assert f"next: {sys.executable} -m transformer_mt.average {run_dir}" in said
+    assert f"next: {shown(Path(sys.executable))} -m transformer_mt.average {run_dir}" in said
     made = [path for path in tmp_path.rglob("*")]
     assert [path for path in made if FORBIDDEN.search(path.name)] == []
     assert [path for path in made if "transformer_mt-partial" in path.name] == []

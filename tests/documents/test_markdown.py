@@ -232,6 +232,16 @@ def test_an_emphasis_that_would_be_empty_gets_a_word_or_the_text_stays():
     assert translate_markdown("one *two*\n\nthree", lambda texts: [("", []), ("c", [])]) == "one *two*\n\nc"
 
 
+def test_a_warning_names_the_lines_of_texts_that_stay(caplog):
+    text = "---\nfront: matter\n---\none *two*\n\nthree ![fo*u*r](x)\n"
+    # The texts are `one two`, `three` and `four`; the first and the last cannot keep their emphasis.
+    found = translate_markdown(text, lambda texts: [("", []), ("c", [(0, 0)]), ("", [])])
+    assert found == "---\nfront: matter\n---\none *two*\n\nc ![fo*u*r](x)\n"
+    assert "2 texts stay" in caplog.text and "on these lines: 4, 6\n" in caplog.text
+    caplog.clear()
+    assert translate_markdown(text, identity) == text and not caplog.records
+
+
 def test_emphasis_in_a_language_without_spaces():
     found = translate_markdown("I _love_ you", lambda texts: [("我爱你", [(0, 0), (1, 1), (2, 2)])], ("en", "zh"))
     assert found == "我*爱*你"

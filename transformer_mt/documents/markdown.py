@@ -4,7 +4,9 @@ The parser markdown-it-py gives the lines of each block, and the text in it with
 this text is replaced, so everything else stays byte for byte.
 """
 
+import logging
 import re
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,6 +31,7 @@ except ModuleNotFoundError:
         "markdown-it-py, which reads Markdown, is not installed: `python -m pip install markdown-it-py`"
     ) from None
 
+_log = logging.getLogger(__name__)
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*$", re.DOTALL | re.MULTILINE)
 # Forms of GitHub that CommonMark lacks: a footnote; at the beginning of a text, a box to tick or the kind of a note.
 _KEPT = re.compile(r"\[\^[^\]\s]+\]:?|\A\[[ xX]\]\s|\A\[!\w+\]\S*\s*")
@@ -94,7 +97,7 @@ class _Text:
     content: str
     frame: str
     lines: list[tuple[int, int]]
-    """The place of each line in the document; none for the description of an image."""
+    """The place of each line in the document; for the description of an image, those of the text around it."""
     image: Token | None = None
     tokens: list[Token] = field(default_factory=list)
     links: list[tuple[Token, str]] = field(default_factory=list)
@@ -105,11 +108,22 @@ def translate_markdown(text: str, translate: Translate, languages: tuple[str, st
     """Translate the text of a Markdown file; emphasis, links and such move as `translate_markup` moves tags.
 
     `translate` is called once, with all texts. A text stays as it is if its markup has no place in the translation, as
-    an emphasis without a word.
+    an emphasis without a word; a warning of `logging` then names its line.
     """
     front = _FRONT_MATTER.match(text)
     begin = front.end() if front else 0
-    return text[:begin] + _Document(text[begin:]).translated(translate, languages)
+    document = _Document(text[begin:])
+    translated = document.translated(translate, languages)
+    if lines := sorted(
+        {bisect(document.starts, one.lines[0][0]) + text.count("\n", 0, begin) for one in document.left}
+    ):
+        _log.warning(
+            "warning: %d texts stay in the source language, because their markup has no place in the translation; they "
+            "begin on these lines: %s",
+            len(document.left),
+            ", ".join(map(str, lines[:20])) + ", …" * (len(lines) > 20),
+        )
+    return text[:begin] + translated
 
 
 class _Document:
@@ -117,6 +131,7 @@ class _Document:
         self.text, self.env, self.texts = text, dict[str, Any](), list[_Text]()
         self.starts = [0, *(end.end() for end in re.finditer(r"\r\n?|\n", text)), len(text)]
         self.cell_ends = dict[int, int]()  # in each line, where the last cell that was found ends
+        self.left = list[_Text]()  # those that stay in the source language
         for opening, token in pairwise(_PARSER.parse(text, self.env)):
             if token.type == "inline" and token.content:
                 frame = _CELL if opening.tag in ("th", "td") else _ATX if opening.markup.startswith("#") else _PLAIN
@@ -155,7 +170,7 @@ class _Document:
             elif one.type == "link_close":
                 text.links.append((token, text.content[label:begin]))
             elif one.type == "image" and one.content:
-                self._add(_Text(one.content, _ATX, [], token), one.children or [])
+                self._add(_Text(one.content, _ATX, text.lines, token), one.children or [])
             if token.raw:
                 text.tokens.append(token)
         text.tokens = with_untouched(text.tokens)
@@ -196,6 +211,7 @@ class _Document:
                 written = _BEGINNING.sub(r"\1\\", written)
             if written and self._markup(written, text.frame) == self._markup(kept, text.frame):
                 return written
+        self.left.append(text)
         return kept
 
     def _markup(self, text: str, frame: str) -> list[str]:
