@@ -30,6 +30,7 @@ from transformer_mt.preparing.text_warnings import (
 )
 from transformer_mt.settings.choosing import (
     Text,
+    Tuning,
     candidates,
     choose,
     choose_tuning,
@@ -141,6 +142,7 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
     sizes = candidates(text)
     models = [TransformerConfig(**model_settings(size)) for size in sizes]
     chosen = choose(text, minutes, dict(zip(sizes, measured_speeds(models, measures, "muon"), strict=True)))
+    warn_if_long(chosen, minutes)
     print(f"for comparison, English to German on one core: {reached(text)}")
     content = new_configuration(corpus, text, share, num_held, chosen, name)
     return content, f"{chosen.size}, {chosen.max_steps:,} updates, about {duration(chosen.seconds)}"
@@ -160,6 +162,7 @@ def from_model(
     chosen = choose_tuning(
         round(measures.num_target_tokens * (1 - 2 * share)), bool(found.training), old.model.d_model, minutes, speed
     )
+    warn_if_long(chosen, minutes)
     if found.missing:
         print(
             f"warning: the training text of the old model cannot be mixed with the new text: {found.missing}. The "
@@ -169,6 +172,16 @@ def from_model(
     texts = text_settings(corpus, share, found, measures.num_target_tokens)
     content = tuned_configuration(old, named, texts, chosen, name)
     return content, f"{chosen.max_steps:,} updates, about {duration(chosen.seconds)}"
+
+
+def warn_if_long(chosen: Tuning, minutes: float) -> None:
+    """Warn if even the fewest updates that are worth a training take longer than the user wants."""
+    if chosen.seconds > 1.2 * 60 * minutes:  # numbers of updates are rounded
+        print(
+            f"warning: this machine is too slow for --minutes {minutes:g}: even {chosen.max_steps:,} updates take about "
+            f"{duration(chosen.seconds)}. Stop other programs on it, or train on another machine",
+            file=sys.stderr,
+        )
 
 
 def old_text(corpus: CorpusConfig, data_dir: Path, tokenizer_digest: str) -> OldText:

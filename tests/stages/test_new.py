@@ -81,6 +81,14 @@ def test_speeds_are_measured_on_this_machine(tmp_path, monkeypatch, capsys):
     assert f"{SIZES[0]}: " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("speed", "is_warned"), [(5000.0, False), (500.0, True)])
+def test_a_machine_that_is_too_slow_is_told(quick, capsys, monkeypatch, speed, is_warned):
+    monkeypatch.setattr(new, "measured_speeds", lambda models, measures, optimizer: [speed for _ in models])
+    write_tsv(quick / "mine.tsv")
+    status, error = made(capsys, "mine.tsv", "--minutes", "1")
+    assert status == 0 and ("too slow for --minutes 1" in error) == is_warned
+
+
 def test_the_numbers_of_pairs_are_those_that_prepare_finds(quick, capsys, monkeypatch):
     monkeypatch.setattr(new, "HELD_OUT", 9)  # as of a text so long that 5 % of it would be too many
     write_tsv(quick / "mine.tsv", PAIRS + MORE)
