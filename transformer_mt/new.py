@@ -178,7 +178,7 @@ def warn_if_long(chosen: Tuning, minutes: float) -> None:
     """Warn if even the fewest updates that are worth a training take longer than the user wants."""
     if chosen.seconds > 1.2 * 60 * minutes:  # numbers of updates are rounded
         print(
-            f"warning: this machine is too slow for --minutes {minutes:g}: even {chosen.max_steps:,} updates take about "
+            f"warning: this machine is too slow for --minutes {minutes:g}: {chosen.max_steps:,} updates take about "
             f"{duration(chosen.seconds)}. Stop other programs on it, or train on another machine",
             file=sys.stderr,
         )
