@@ -46,8 +46,11 @@ def app():
     ask.app = application(Service([ECHO], Limits(queue=9, characters=99, texts=9, seconds=9)))
 
 
-def ask(model: Echo, path: str, body: dict | None = None) -> tuple[int, object]:
-    """The status and the answer of one request, of which `body` is the JSON, if the model is like this one."""
+def ask(model: Echo, path: str, body: dict | None = None, leaves: bool = False) -> tuple[int, object]:
+    """The status and the answer of one request, of which `body` is the JSON, if the model is like this one.
+
+    With `leaves`, the client closes its connection after it has sent the request.
+    """
     content, sent = b"" if body is None else json.dumps(body).encode(), []
     scope = {
         "type": "http",
@@ -58,14 +61,21 @@ def ask(model: Echo, path: str, body: dict | None = None) -> tuple[int, object]:
         "state": {},
     }
 
+    messages = [{"type": "http.request", "body": content}, *([{"type": "http.disconnect"}] if leaves else [])]
+
     async def receive():
-        return {"type": "http.request", "body": content}
+        return messages.pop(0) if messages else await asyncio.Event().wait()
 
     async def send(message):
         sent.append(message)
 
+    async def answered():
+        await ask.app(scope, receive, send)
+        await asyncio.sleep(0.01)
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "something goes on after the answer"
+
     vars(ECHO).update(vars(model))
-    asyncio.run(ask.app(scope, receive, send))
+    asyncio.run(answered())
     start, *parts = sent
     return start["status"], json.loads(b"".join(part["body"] for part in parts))
 
@@ -93,6 +103,22 @@ def test_other_errors_of_a_model(error, status, text):
     found, answer = ask(Echo(error), "/translate", {"q": "x", "source": "zh", "target": "en"})
     assert found == status and text in answer["error"]
     assert "process 7" not in answer["error"]
+
+
+def test_the_job_of_a_client_that_leaves_is_given_up(capsys, monkeypatch):
+    ends = []
+
+    async def answer(job):
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ends.append(job.texts)
+
+    monkeypatch.setattr(ECHO, "answer", answer)
+    for path, name in (("/translate", "q"), ("/v1/translate", "text")):
+        assert ask(Echo(), path, {name: "x", "source": "zh", "target": "en"}, leaves=True)[0] == 400
+    assert ends == [("x",), ("x",)]
+    assert json.loads(capsys.readouterr().err.splitlines()[-1])["status"] == 400
 
 
 @pytest.mark.parametrize("code", ["zh", "zh-Hans", "ZH_hans", "zh-CN"])

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -19,6 +20,7 @@ from helpers.untrained import write_untrained
 from transformer_mt.base.errors import CheckpointError, ConfigError, TranslationError
 from transformer_mt.decoding.loading import EngineOptions
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.serving import model_process
 from transformer_mt.serving.jobs import Job, answer
 from transformer_mt.serving.model_process import Copies, Model, Unavailable
 
@@ -277,9 +279,32 @@ def test_an_asker_who_goes_away_does_no_harm(two_models):
     assert texts(served(two_models[:1], use)) == texts(*expected(two_models[0], SHORT))
 
 
-def test_mistakes_of_the_program_are_logged_without_texts(translator, caplog, monkeypatch):
-    from transformer_mt.serving import model_process
+def test_a_job_for_which_nobody_waits_is_given_up(translator, monkeypatch):
+    """A process does it up to the next slice of texts, and all others completely."""
+    begun, goes_on = threading.Event(), threading.Event()
+    begin = translator.engine.translate_unordered
 
+    def translate(*arguments):
+        begun.set()
+        assert goes_on.wait(60)
+        return begin(*arguments)
+
+    monkeypatch.setattr(translator.engine, "translate_unordered", translate)
+    here, there = multiprocessing.Pipe()
+    doing = threading.Thread(target=model_process._do_jobs, args=(there, translator))
+    doing.start()
+    here.send((0, LONG))
+    assert begun.wait(60)
+    for message in ((1, SHORT), (0, None), (2, None), None):
+        here.send(message)
+    goes_on.set()
+    replies = dict(here.recv() for _ in range(2))
+    doing.join()
+    assert isinstance(replies[0], TimeoutError)
+    assert texts(replies[1]) == texts(answer(translator, SHORT))
+
+
+def test_mistakes_of_the_program_are_logged_without_texts(translator, caplog, monkeypatch):
     monkeypatch.setattr(translator.engine, "translate_unordered", lambda *_: [][LINES[0]])
     with caplog.at_level(logging.ERROR):
         reply = model_process._reply(translator, Job(("a secret",)))

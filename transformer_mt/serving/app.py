@@ -72,7 +72,7 @@ async def _refusal(request: Request, error: HTTPException) -> Response:
 
 
 async def _left(request: Request, error: ClientDisconnect) -> Response:
-    return JSONResponse({"error": "the client left before its request was complete"}, 400)
+    return JSONResponse({"error": "the client left before its answer"}, 400)
 
 
 async def _failure(request: Request, error: Exception) -> Response:

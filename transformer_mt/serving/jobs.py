@@ -21,7 +21,7 @@ AT_ONCE = 64  # lines of one job that are translated together: a small job waits
 Form = Literal["text", "html", "xml", "markdown", "srt", "po"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Job:
     """Texts to translate, all in the same way."""
 
@@ -40,7 +40,10 @@ class Job:
     """None: the model's own setting, or n_best if that is more."""
     alignment: bool = False
     until: float = math.inf
-    """The time.monotonic(), which all processes of a machine share, after which nobody waits for the answer."""
+    """The time.monotonic(), which all processes of a machine share, after which nobody waits for the answer.
+
+    A process that hears that the asker has left sets it to the past.
+    """
     by_sentence: bool = False
     """Whether each sentence is translated on its own. A line that has a prefix is not cut."""
 

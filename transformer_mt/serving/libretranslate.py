@@ -110,7 +110,7 @@ class LibreTranslate:
             return list(texts), [[] for _ in texts]
         job = Job(tuple(texts), form=form, n_best=alternatives + 1 if form == "text" else 1)
         request.state.sentences = num_sentences(texts)
-        answer = await self.service.answer(direction, job)
+        answer = await self.service.answer(request, direction, job)
         best = [text_of(found) for found in answer.texts]
         ranks = range(1, job.n_best)
         others = [dict.fromkeys(text_of(found, rank) for rank in ranks) for found in answer.texts]

@@ -6,6 +6,7 @@ A process answers many jobs at once; the Translator translates the sentences of 
 import asyncio
 import atexit
 import logging
+import math
 import multiprocessing
 import os
 import signal
@@ -86,7 +87,7 @@ class Model:
         await self._current
 
     async def answer(self, job: Job) -> Answer:
-        """Let a process do a job, or another one if the first dies.
+        """Let a process do a job, or another one if the first dies. If it is cancelled, the process gives the job up.
 
         Raises a UserError for what the asker did wrong; Unavailable if two processes died, if the model cannot be
         loaded, and after `close`; TimeoutError soon after `job.until`; RuntimeError for a mistake
@@ -264,7 +265,12 @@ class _Process:
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._jobs[number] = future
         self._sender.submit(self._send, (number, job))
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if self.is_alive:
+                self._sender.submit(self._send, (number, None))
+            raise
 
     async def end(self) -> None:
         """End it when all jobs are answered."""
@@ -279,7 +285,7 @@ class _Process:
         self.process.kill()
         await self._has_ended.wait()
 
-    def _send(self, message: tuple[int, Job] | None) -> None:
+    def _send(self, message: tuple[int, Job | None] | None) -> None:
         with suppress(OSError):  # it has died, as `_read` says
             self._connection.send(message)
 
@@ -343,17 +349,29 @@ def _serve(
         connection.send((None, error))
         return
     logging.disable(logging.WARNING)  # from here on, warnings may quote what an asker wrote
-    sending = threading.Lock()
+    connection.send((None, ModelInfo.of(translator, directories[0], options)))
+    with translator:
+        _do_jobs(connection, translator)
+
+
+def _do_jobs(connection: "Connection[Any, Any]", translator: Translator) -> None:
+    """Do jobs until None comes. A number without a job means that nobody waits any more for the job of this number."""
+    sending, jobs = threading.Lock(), dict[int, Job]()
 
     def work(number: int, job: Job) -> None:
         reply = _reply(translator, job)
         with sending:
+            del jobs[number]
             connection.send((number, reply))
 
-    connection.send((None, ModelInfo.of(translator, directories[0], options)))
-    with translator, ThreadPoolExecutor(JOBS_AT_ONCE) as threads:
+    with ThreadPoolExecutor(JOBS_AT_ONCE) as threads:
         while (message := connection.recv()) is not None:
-            threads.submit(work, *message)
+            number, job = message
+            if job is not None:
+                jobs[number] = job
+                threads.submit(work, number, job)
+            elif left := jobs.get(number):
+                left.until = -math.inf
 
 
 def _reply(translator: Translator, job: Job) -> Answer | UserError | RuntimeError | TimeoutError:

@@ -4,11 +4,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.base.wording import cut
@@ -87,8 +89,11 @@ class Service:
             )
         return direction
 
-    async def answer(self, direction: Direction, job: Job) -> Answer:
-        """Translate a job, with the tag of the direction. Raises HTTPException, also if there is too much to do."""
+    async def answer(self, request: Request, direction: Direction, job: Job) -> Answer:
+        """Translate a job, with the tag of the direction. Raises HTTPException, also if there is too much to do.
+
+        If the client leaves, the job is given up, and ClientDisconnect is raised.
+        """
         self._checked(direction)
         model, tag = self.pairs[direction.source, direction.target]
         size = num_sentences(job.texts)
@@ -100,9 +105,18 @@ class Service:
             model.answer(replace(job, tag=tag, until=time.monotonic() + self.limits.seconds))
         )
         answering.add_done_callback(partial(self._answered, size))
+        leaving = asyncio.create_task(_client_leaves(request))
+        # After a timeout, the sentences count as waiting until the model process has given the job up.
+        await asyncio.wait((answering, leaving), timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED)
+        has_left = leaving.done()
+        leaving.cancel()
+        if has_left:
+            answering.cancel()
+            raise ClientDisconnect
         try:
-            # Shielded, because the sentences count as waiting until the model process has given the job up.
-            return await asyncio.wait_for(asyncio.shield(answering), self.limits.seconds)
+            if not answering.done():
+                raise TimeoutError
+            return answering.result()
         except TimeoutError:
             raise HTTPException(504, f"no answer after {self.limits.seconds:g} seconds: send less text") from None
         except Unavailable:
@@ -114,3 +128,12 @@ class Service:
         self.waiting -= size
         if not answering.cancelled():
             answering.exception()  # asked for, as asyncio logs an error that nobody has seen
+
+
+async def _client_leaves(request: Request) -> None:
+    """Wait until the client of a request, of which the body is here, closes its connection."""
+    with suppress(HTTPException):  # of the gate, which waits only so long for parts of a request
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        return
+    await asyncio.Event().wait()

@@ -131,7 +131,7 @@ class V1:
             by_sentence=wanted.by_sentence,
         )
         request.state.sentences = num_sentences(texts)
-        answer = await self.service.answer(direction, job)
+        answer = await self.service.answer(request, direction, job)
         found = AnswerJson(
             source=direction.source,
             target=direction.target,
