@@ -83,20 +83,20 @@ evaluate: $(READY)  ## translate the test sets with the trained model, and score
 report: $(READY)  ## write a page of HTML about the trained model: report.html
 	@$(FIND_RUN) && $(PY) -m transformer_mt.report "$$run" --output report.html
 
-test: $(READY)  ## run the tests of every property, in minutes
+test: $(READY)  ## run the quick tests, in minutes
 	$(PY) -m pytest $(SIDE_BY_SIDE)
 
-test-all: $(READY)  ## run these and the thorough tests: all combinations, repetitions, races, compilations
+test-all: $(READY)  ## run these and the thorough tests: all properties and combinations, servers, races
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not slow"
 
-test-slow: $(READY)  ## run the tests that train models, in minutes
+test-slow: $(READY)  ## run the tests that train models or kill processes many times, in half an hour
 	$(PY) -m pytest -m slow
 
 # In one process, because all tests share the memory of the GPU.
 test-gpu: $(READY)  ## run the tests that need a GPU, in minutes
 	$(PY) -m pytest -m cuda
 
-check: lint types test  ## check lint, formatting and types, and run the tests of every property
+check: lint types test  ## check lint, formatting and types, and run the quick tests
 
 lint: $(READY)
 	$(PY) -m ruff check

@@ -125,6 +125,7 @@ def test_the_first_page_leads_to_each_part_of_the_site():
         assert len([page for page in pages if f"]({page})" in first]) >= 3
 
 
+@pytest.mark.thorough
 def test_the_list_of_modules_is_as_it_is_made():
     page = list_modules.PAGE.read_text(encoding="utf-8")
     assert list_modules.page_with_modules(page) == page, "run python scripts/list_modules.py"

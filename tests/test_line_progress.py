@@ -80,6 +80,7 @@ def test_prepare_says_in_a_log_how_many_training_pairs_are_done(tmp_path, capsys
     assert re.search("^train: 300 of 300 pairs, ", error, re.MULTILINE), error
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("talkative")
 def test_evaluate_says_in_a_log_how_many_lines_of_each_set_are_done(run, capsys):
     average.main([str(run), "choose=last"])

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 from helpers.tiny import ROOT
 
 MEGABYTE = 2**20
@@ -35,6 +36,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 
 
+@pytest.mark.thorough
 def test_products_of_many_shapes_do_not_fill_the_memory():
     ended = subprocess.run([sys.executable, "-c", PRODUCTS], check=True, capture_output=True, text=True, cwd=ROOT)
     assert int(ended.stdout) < 60

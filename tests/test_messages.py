@@ -11,6 +11,7 @@ def test_the_list_holds_every_message_as_the_package_has_it():
     assert list_messages.renewed() == list_messages.listed(), "python scripts/list_messages.py shows the difference"
 
 
+@pytest.mark.thorough
 def test_reworded_messages_keep_their_codes(monkeypatch):
     before, now = list_messages.listed(), list_messages.messages()
     file, codes = next((file, codes) for file, codes in before.items() if len(codes) > 2)

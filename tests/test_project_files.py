@@ -99,6 +99,7 @@ def test_the_page_of_a_release_has_only_links_that_lead_somewhere(tmp_path):
     assert changed == PROJECT
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("tag", "heading", "is_accepted"),
     [
@@ -249,6 +250,7 @@ def test_the_example_of_a_planted_mistake_can_be_planted():
     assert all(f"def {name}(" in tests for name in named)
 
 
+@pytest.mark.thorough
 def test_messages_name_nothing_that_a_wheel_lacks():
     """Its user has no checkout, and the package is in no index of packages."""
     texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "transformer_mt").rglob("*.py")}

@@ -84,11 +84,13 @@ def named(places: str) -> set[str]:
     return {line.strip() for line in places.strip().splitlines()}
 
 
+@pytest.mark.thorough
 def test_all_that_is_read_is_called_with_plain_kernels(called):
     listed = set().union(*map(defined, count_house.reading_list(ROOT)))
     assert listed - called["plain"] == set()
 
 
+@pytest.mark.thorough
 def test_faster_forms_are_exchanged_for_these_functions_and_no_others(called):
     listed = set().union(*map(defined, count_house.reading_list(ROOT)))
     assert listed & (called["plain"] - called["fast"]) == named(EXCHANGED)
@@ -99,6 +101,7 @@ def test_the_list_can_be_read_in_an_evening():
     assert sum(len(text.splitlines()) for text in texts) <= 900
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("file", BOUNDS)
 def test_what_a_module_imports_stays_small(file):
     files = {count_house.module_name(ROOT, path): path for path in PACKAGE.rglob("*.py")}

@@ -32,6 +32,7 @@ def test_written_and_loaded(tmp_path: Path) -> None:
     assert np.diff(corpus.target.offsets).tolist() == [2, 4, 1]
 
 
+@pytest.mark.thorough
 def test_more_rows_than_a_block(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     rows = [

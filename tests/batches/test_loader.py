@@ -174,6 +174,7 @@ class TestPacked:
         batch = loader.batch(np.empty(0, np.int64), 1, 0)
         assert (batch.num_labels, int(batch.labels_N.sum())) == (0, 0)
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("share", [0.1, 1.0])
     @pytest.mark.parametrize("tokens_per_batch", [0, 6000])
     def test_changed_pairs_have_room(self, make_corpus: MakeCorpus, share: float, tokens_per_batch: int) -> None:

@@ -73,6 +73,7 @@ def test_a_change_that_changes_nothing_leaves_the_pieces(tokenizer):
     assert rows(draw(sampler(tokenizer, remove_end_punct=1.0), corpus)) == rows(corpus)
 
 
+@pytest.mark.thorough
 def test_shares_are_those_of_the_settings(tokenizer, corpus):
     pairs = np.arange(20_000) % len(corpus)
     lines = texts(tokenizer, draw(sampler(tokenizer, typos=0.07, remove_end_punct=0.2), corpus, pairs))

@@ -156,6 +156,7 @@ def test_a_batch_ends_where_the_next_pair_has_no_room(make_corpus: MakeCorpus, m
         assert [pairs.tolist() for pairs in packed_epoch_batches(corpus, shape, 1, 0)] == batches
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ratio", [0.5, 0.9, 1.0, 1.5])
 def test_little_is_left_to_dummies(make_corpus: MakeCorpus, ratio: float) -> None:
     """Also where one language needs more tokens than the other."""

@@ -43,6 +43,7 @@ SENTENCES = [("a\nb", "A"), ("c\r\nd", "C\u2028D"), ("e", ""), *((f"s{i}", f"t{i
 EXPECTED = [("a b", "A"), ("c d", "C\u2028D"), ("e", ""), *SENTENCES[3:]]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("nested", [True, False])
 def test_hub_rows_have_either_shape(hub: Path, nested: bool) -> None:
     rows: list[dict[str, object]] = [{"en": source, "de": target or None} for source, target in SENTENCES]

@@ -25,6 +25,7 @@ WHOLE = ("zip", "parquet")  # which compress their own content
 ROWS = [{"form": form, "packing": packing} for form in FORMS for packing in (PACKINGS if form not in WHOLE else ("",))]
 
 
+@pytest.mark.thorough
 @each("row", ROWS, name=lambda row: f"{row['form']}{row['packing']}", together=1)
 def test_every_form_gives_the_same_pairs(tmp_path: Path, row: dict[str, str]) -> None:
     form, packing = row["form"], row["packing"]

@@ -73,6 +73,7 @@ def read_whole(path: Path, content: bytes) -> bytes | None:
         return None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("packing", PACKED)
 def test_of_two_parts_neither_is_left_out_wherever_the_file_is_cut_or_a_byte_is_wrong(
     tmp_path: Path, packing: str

@@ -73,6 +73,7 @@ def test_a_file_that_is_cut_off_or_none_is_refused(tmp_path: Path) -> None:
         list(opened({"path": write(tmp_path / "a.parquet", middle)}).pairs())
 
 
+@pytest.mark.thorough
 def test_wherever_a_byte_is_wrong_no_row_is_left_out(tmp_path: Path) -> None:
     path, table = tmp_path / "a.parquet", pyarrow.table({"en": ["a b"] * 20, "de": ["c d"] * 20})
     pyarrow.parquet.write_table(table, path, write_statistics=False, store_schema=False)  # few bytes

@@ -33,6 +33,7 @@ sys.exit(prepare.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.thorough
 def test_local_text_is_prepared_without_it(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, str(write_experiment(tmp_path))],

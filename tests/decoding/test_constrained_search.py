@@ -69,6 +69,7 @@ def test_a_word_ends_before_a_space_a_mark_and_the_end_but_not_before_letters_an
     assert list(map(ends_word, pieces)) == [True] * 6 + [False] * 5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("phrases", EXAMPLES)
 def test_a_beam_of_everything_finds_the_best_that_has_the_phrases(phrases, tiny_model, sources):
     cap = 4
@@ -132,6 +133,7 @@ def test_where_nothing_else_is_left_a_translation_ends_without_its_phrases(tiny_
         assert max(Counter(hypothesis.tokens).values()) == 1
 
 
+@pytest.mark.thorough
 def test_a_sentence_is_translated_as_if_it_were_alone(tiny_model, sources):
     drawn = random.Random(1)
     for seed in range(6):

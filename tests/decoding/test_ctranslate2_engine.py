@@ -13,6 +13,7 @@ import pytest
 import torch
 from helpers.messages import message, says
 from helpers.processes import python_path
+from helpers.thorough import thorough
 from helpers.tiny import ROOT, demo_pairs, renew_sums
 
 from transformer_mt import export
@@ -73,7 +74,9 @@ def tokens_of(found):
 # What is found
 
 
-@pytest.mark.parametrize("settings", [SETTINGS[name] for name in ("greedy", "beam", "average", "no penalty")])
+@pytest.mark.parametrize(
+    "settings", [SETTINGS["beam"], *thorough(*(SETTINGS[name] for name in ("greedy", "average", "no penalty")))]
+)
 def test_the_best_translation_is_that_of_our_search(settings, engine, translator, sentences):
     if "length_penalty_form" in settings:
         decoding = DecodingConfig(beam_size=3, length_penalty=0.0)
@@ -85,6 +88,7 @@ def test_the_best_translation_is_that_of_our_search(settings, engine, translator
         assert their[0].score == pytest.approx(our[0].score, abs=1e-4)
 
 
+@pytest.mark.thorough
 @all_settings
 def test_every_log_probability_is_that_of_forced_decoding(settings, engine, translator, sentences):
     found = engine.translate(sentences, DecodingConfig(**settings))
@@ -119,6 +123,7 @@ def test_scores_are_divided_by_our_length_penalty(form, engine, sentences):
             assert hypothesis.score == pytest.approx(hypothesis.log_prob / penalty)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("settings", [SETTINGS[name] for name in SETTINGS if name != "sampling"])
 def test_neither_batch_nor_neighbours_nor_workers_matter(settings, exported, engine, sentences):
     """But to samples, which are drawn one after the other."""
@@ -142,6 +147,7 @@ def test_progress_is_told_of_each_sentence_once(engine, sentences):
 # Constraints
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_prefixes_are_begun_with_and_scored(beam_size, engine, translator, sentences):
     prefixes = [[50 + i, 60, 70][: i % 4] for i in range(len(sentences))]
@@ -314,6 +320,7 @@ def test_int8_on_loading_is_that_of_an_export(model_dir, exported, engine, sente
 # What it takes
 
 
+@pytest.mark.thorough
 def test_pytorch_is_not_imported(exported):
     program = """
 import sys
@@ -343,6 +350,7 @@ def test_a_prefix_longer_than_its_source_is_written_whole(is_ours, max_extra_len
     assert found.tokens[: len(prefix)] == prefix
 
 
+@pytest.mark.thorough
 def test_the_packages_that_the_documentation_installs_are_enough_without_pytorch(exported, tmp_path):
     page = (ROOT / "docs/exporting.md").read_text(encoding="utf-8")
     [installed] = re.findall(r"^pip install (ctranslate2 .*)$", page, re.MULTILINE)

@@ -154,6 +154,7 @@ def test_samples_of_the_most_probable_are_greedy(values, searches):
             assert [hypothesis.tokens for hypothesis in hypotheses] == [expected, expected]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", ["gnmt", *thorough("average", "none")])
 @pytest.mark.parametrize("values", [{}, {"temperature": 2.0, "top_k": 3, "top_p": 0.9}])
 def test_scores_are_the_models_own(form, values, searches):

@@ -238,6 +238,7 @@ def attention_alone(engine, sentence, tokens, layer):
         return attention_to_source(engine.model, torch.tensor([sentence.source]), decoder_input_1T, layer)[0].tolist()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("layer", [0, *thorough(1), 3])
 @pytest.mark.parametrize("settings", [{"beam_size": 1}, {"beam_size": 4, "n_best": 4}, SAMPLINGS[0]], ids=named)
 def test_each_piece_is_aligned_to_the_source_piece_it_looked_at_most(settings, layer, engines, sentences):
@@ -265,6 +266,7 @@ def test_a_source_without_words_is_translated_and_not_aligned(engines):
         assert hypothesis.alignment is None
 
 
+@pytest.mark.thorough
 @pairwise(beta=[0.2, 3.0], layer=[0, 1], n_best=[1, 4])
 def test_the_coverage_penalty_ranks_all_of_a_beam_again(n_best, layer, beta, engines, sentences):
     """Its formula: beta times the sum over source positions of log(min(attention received, 1))."""
@@ -290,6 +292,7 @@ def test_the_coverage_penalty_ranks_all_of_a_beam_again(n_best, layer, beta, eng
 # Other precisions
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("dtype", "quantization"), [("bf16", "none"), ("fp32", "int8"), *thorough_rows(("bf16", "int8"))]
 )
@@ -310,6 +313,7 @@ def test_scores_are_those_of_forced_decoding_in_other_precisions(settings, dtype
         assert 1e-4 < rounding < 0.5  # so that these are other precisions, and near
 
 
+@pytest.mark.thorough
 def test_without_scores_the_words_are_the_same(engines, sentences):
     for settings in (*SEARCHES, *MORE_SEARCHES, *SAMPLINGS):
         decoding = DecodingConfig(**settings)

@@ -223,6 +223,7 @@ def engine_dir(request, model_dir, tmp_path):
     return "ctranslate2", tmp_path / "exported"
 
 
+@pytest.mark.thorough
 def test_ten_joined_sentences_are_translated_as_the_ten_apart_by_either_engine(engine_dir, run_stage, capsys):
     engine, directory = engine_dir
     assert TrainingLines.load(directory).usual_sentences == 1

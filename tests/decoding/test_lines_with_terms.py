@@ -5,6 +5,7 @@ import re
 
 import pytest
 from helpers.messages import message
+from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 from helpers.untrained import write_untrained
 
@@ -78,8 +79,8 @@ def lacks(line, text):
     return [targets for targets in has if has[targets] < required.count([*targets])]
 
 
-@pytest.mark.parametrize("search", [{"beam_size": 2}, {"beam_size": 4, "n_best": 3, "patience": 0.0}])
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("search", [{"beam_size": 2}, *thorough({"beam_size": 4, "n_best": 3, "patience": 0.0})])
+@pytest.mark.parametrize("name", ["joint", "two, exported", *thorough("two", "joint, exported")])
 def test_each_translation_has_the_terms_of_its_line(translators, name, search):
     decoding, lines = DecodingConfig(max_extra_length=40, **search), list(lines_with(name, 25))
     assert sum(len(TERMS.required(line)) for line in lines) > 30
@@ -87,6 +88,7 @@ def test_each_translation_has_the_terms_of_its_line(translators, name, search):
         assert not [each.text for each in found if lacks(line, each.text)], line
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_line_without_terms_is_translated_as_without_the_list(translators, name):
     lines = ["He sees a house.", *lines_with(2, 6), "", "Peter sold it."]
@@ -111,6 +113,7 @@ def test_order_and_batches_do_not_matter(translators):
         assert together[::-1] == texts(lines[::-1])
 
 
+@pytest.mark.thorough
 def test_a_translation_that_has_its_terms_anyway_stays(translators):
     engine, decoding = translators["joint"].engine, DecodingConfig(beam_size=4)
     for source in translators["joint"].tokenizer.encode_source(SENTENCES[:8]):
@@ -119,6 +122,7 @@ def test_a_translation_that_has_its_terms_anyway_stays(translators):
         assert engine.translate([Sentence(source, terms=terms)], decoding) == [[without]]
 
 
+@pytest.mark.thorough
 def test_all_of_several_translations_have_the_terms(translators):
     engine, decoding = translators["joint"].engine, DecodingConfig(beam_size=3, n_best=3)
     [source, *_] = translators["joint"].tokenizer.encode_source(SENTENCES)
@@ -147,6 +151,7 @@ def test_hidden_terms_come_back_translated_where_the_model_copies_their_pieces(t
     assert found.alignment == [(0, 0), (1, 1), (2, 2), (3, 3), (5, 6), (6, 7), (7, 9)]
 
 
+@pytest.mark.thorough
 def test_prefixes_and_protected_texts_keep_their_places(translators):
     line = "The coat of {name} is old, doctors."
     decoding = DecodingConfig(beam_size=3, max_extra_length=40, protect="always")
@@ -168,6 +173,7 @@ def test_what_is_not_in_the_list_is_left_to_a_model_without_protection(translato
     assert not lacks(line, found.text)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ENGINES)
 def test_alignments_count_the_words_of_the_line_and_of_the_translation(translators, name):
     line = "The dog and the dog sold a coat today ."

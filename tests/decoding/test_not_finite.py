@@ -95,6 +95,7 @@ def check_every_line(model_dir, settings, seed):
         assert [[each.text for each in of_line] for of_line in found] == expected
 
 
+@pytest.mark.thorough
 @all_searches
 @pytest.mark.parametrize("seed", [0, *thorough(1)])
 def test_every_line_has_its_own_translation_or_is_named(seed, settings, model_dir):
@@ -108,6 +109,7 @@ def test_so_it_is_with_many_other_weights(seed, settings, model_dir):
     check_every_line(model_dir, settings, seed)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("settings", [*SEARCHES.values(), SAMPLING], ids=[*SEARCHES, "sampling"])
 def test_a_line_that_holds_a_broken_piece_is_named(settings, joint_tokenizer):
     translator = with_a_broken_piece(joint_tokenizer, line=6)
@@ -117,6 +119,7 @@ def test_a_line_that_holds_a_broken_piece_is_named(settings, joint_tokenizer):
         translator.translations(LINES, decoding)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", [{"dtype": "bf16"}, {"workers": 2}], ids=str)
 def test_so_it_is_in_other_precisions_and_by_workers(options, joint_tokenizer):
     translator = with_a_broken_piece(joint_tokenizer, line=6, **options)
@@ -187,6 +190,7 @@ def break_after(model, piece, monkeypatch):
     return met
 
 
+@pytest.mark.thorough
 @torch.inference_mode()
 def test_of_a_beam_a_single_hypothesis_is_enough(tiny_model, sources, monkeypatch):
     """Some sentences have finished hypotheses already, some never meet the piece: none depends on the others."""

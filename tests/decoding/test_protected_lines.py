@@ -9,6 +9,7 @@ import pytest
 import torch
 from helpers.hostile import time_limit
 from helpers.messages import message
+from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 from helpers.untrained import write_untrained
 
@@ -104,7 +105,9 @@ def engines(untrained, tmp_path_factory):
         translator.close()
 
 
-@pytest.mark.parametrize("search", [{"beam_size": 1}, {"beam_size": 3, "n_best": 3}, {"sampling": True, "n_best": 2}])
+@pytest.mark.parametrize(
+    "search", [{"beam_size": 3, "n_best": 3}, *thorough({"beam_size": 1}, {"sampling": True, "n_best": 2})]
+)
 @pytest.mark.parametrize("name", ["with", "two", "without", "ctranslate2"])
 def test_as_many_come_out_as_go_in_whatever_the_model(engines, name, search):
     decoding = DecodingConfig(protect="always", max_extra_length=20, **search)

@@ -18,6 +18,7 @@ def scorer(model_dir):
     return Scorer.load(model_dir, "cpu")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("decoding", [{"beam_size": 1}, {"beam_size": 4, "n_best": 4}, {"sampling": True, "n_best": 3}])
 def test_what_was_translated_is_scored_as_the_search_said(translator, scorer, decoding):
     settings = DecodingConfig.model_validate({"max_extra_length": 10} | decoding)

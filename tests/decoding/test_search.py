@@ -164,6 +164,7 @@ def test_the_score_of_every_hypothesis_is_that_of_teacher_forcing(norm, alpha, s
                 assert hypothesis.score == pytest.approx(penalised(log_prob, len(hypothesis.tokens), alpha), rel=1e-5)
 
 
+@pytest.mark.thorough
 @both_norms
 @alphas
 @pytest.mark.parametrize(("n_best", "patience"), [(4, 0.0), (1, 1.0)])
@@ -203,6 +204,7 @@ def test_hypotheses_are_distinct_sorted_and_end_in_time(norm, alpha, width, sear
             assert scores == sorted(scores, reverse=True)
 
 
+@pytest.mark.thorough
 @both_norms
 @alphas
 @pytest.mark.parametrize("n_best", [1, 2])
@@ -219,6 +221,7 @@ def test_hypotheses_that_could_not_be_among_the_best_do_not_matter(norm, alpha, 
                 assert [hypothesis.score for hypothesis in found] == pytest.approx(scores, rel=1e-5)
 
 
+@pytest.mark.thorough
 @both_norms
 @alphas
 def test_more_patience_finds_no_worse_and_takes_no_fewer_steps(norm, alpha, searches, monkeypatch):
@@ -242,6 +245,7 @@ def test_more_patience_finds_no_worse_and_takes_no_fewer_steps(norm, alpha, sear
     assert of_each[0] < of_each[3]
 
 
+@pytest.mark.thorough
 def test_fewer_hypotheses_are_followed_where_fewer_are_wanted(searches, monkeypatch):
     """So that the test before this one says something."""
     followed = []
@@ -259,6 +263,7 @@ def test_fewer_hypotheses_are_followed_where_fewer_are_wanted(searches, monkeypa
     assert sum(followed[::3]) > sum(followed[1::3]) > sum(followed[2::3])
 
 
+@pytest.mark.thorough
 @both_norms
 @pytest.mark.parametrize("keep_above", [0.0, *thorough(0.5), 1.0])
 def test_when_settled_sentences_leave_does_not_matter(norm, keep_above, searches, monkeypatch):

@@ -46,6 +46,7 @@ def test_searches_of_a_model_in_fp64_find_the_same(search, tiny_model, sources):
             assert_same(found, theirs)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "decoding",
     [

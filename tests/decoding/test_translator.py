@@ -230,6 +230,7 @@ def test_progress_is_told_of_every_sentence(echo):
     assert sum(told) == 2
 
 
+@pytest.mark.thorough
 def test_progress_moves_while_a_long_line_is_translated(model_dir):
     told = []
     with Translator.load(model_dir, "cpu", workers=1) as translator:

@@ -65,6 +65,7 @@ def beginnings(*before):
         yield from (whole[:length] for length in range(len(start.encode()), len(whole) + 1))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("before", ["a漢", *thorough("", "é", "🙂")])
 def test_what_may_come_is_what_can_still_become_utf8(before):
     for text in set(beginnings(before)):
@@ -154,6 +155,7 @@ def untrained(joint_tokenizer, tmp_path_factory):
     return directory
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
 @pytest.mark.parametrize(
     "settings",

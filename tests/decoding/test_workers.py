@@ -90,6 +90,7 @@ def test_there_is_a_worker_for_each_core_unless_a_number_is_asked_for(model_dir,
         assert (engine.translators.number, engine.scorers.number) == (expected, expected)
 
 
+@pytest.mark.thorough
 def test_processes_are_others_and_no_more_than_asked_for():
     def worker(task):
         time.sleep(0.02)
@@ -150,6 +151,7 @@ def test_the_error_of_a_task_is_raised(workers):
     assert len(list(map_unordered(square, range(10), workers))) == 10
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [2, 3])
 def test_a_worker_that_is_killed_is_told_of_and_others_take_its_place(number):
     def work(task):
@@ -164,6 +166,7 @@ def test_a_worker_that_is_killed_is_told_of_and_others_take_its_place(number):
     workers.close()
 
 
+@pytest.mark.thorough
 def test_processes_end_when_nobody_holds_what_they_were_forked_for(model_dir, lines):
     before = multiprocessing.active_children()
     translator = Translator.load(model_dir, device="cpu", workers=2)
@@ -243,6 +246,7 @@ def test_translations_do_not_depend_on_the_number_of_workers(settings, translato
             assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], rel=1e-4)
 
 
+@pytest.mark.thorough
 def test_forced_decoding_does_not_depend_on_the_number_of_workers(translators, lines):
     tokenizer = translators[1].tokenizer
     sources = tokenizer.encode_source(lines)
@@ -270,6 +274,7 @@ def test_workers_share_evenly(tokens_per_batch, translators, lines):
         assert min(positions) >= max(positions) - 2 * max(map(len, sources))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workers", [1, 2])
 def test_threads_are_as_many_as_before_and_do_no_harm(workers, translators, lines):
     """Also where threads of this process have worked, which a fork does not take along."""
@@ -283,6 +288,7 @@ def test_threads_are_as_many_as_before_and_do_no_harm(workers, translators, line
         torch.set_num_threads(before)
 
 
+@pytest.mark.thorough
 def test_progress_tells_of_every_sentence_once(translators, lines):
     for workers in (1, 3):
         told = []
@@ -290,6 +296,7 @@ def test_progress_tells_of_every_sentence_once(translators, lines):
         assert sum(told) == len([line for line in lines if line.strip()])
 
 
+@pytest.mark.thorough
 def test_sentences_are_given_as_soon_as_their_batch_is_done(translators, lines, monkeypatch):
     engine, begun, given = translators[1].engine, [], []
     work = engine.translators.work

@@ -174,6 +174,7 @@ def test_real_pages(path):
         assert markup(translate_markdown(text, translate)) == markup(text)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "frame", ["{}\n", "# {}", "- {}", "> a\n> {}", "{}\n===", "| a |\n|---|\n| {} |", "a\n\n**{}**.", "[{}](x)"]
 )
@@ -251,6 +252,7 @@ def test_emphasis_in_a_language_without_spaces():
     assert found == "**「愛」** 是"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "text", ["*a " * 2000, "[" * 2000, "> " * 500 + "a", "`a " * 2000, "| a " * 1000 + "\n" + "|-" * 1000]
 )

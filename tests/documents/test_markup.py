@@ -140,6 +140,7 @@ def test_the_identity_gives_the_same_document(seed):
     assert content(translate_markup(xml, "xml", identity), lxml.etree.fromstring) == content(xml, lxml.etree.fromstring)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("translate", [upper, reversal, invention])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_translation_loses_or_repeats_or_breaks_anything(seed, translate):
@@ -361,6 +362,7 @@ N = 20_000
 BOMB = "".join(f"<!ENTITY e{n + 1} '{f'&e{n};' * 10}'>" for n in range(10))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "text",
     [
@@ -383,6 +385,7 @@ def test_hostile_html_takes_seconds(text, translate):
     assert Counter(re.findall("</?[abcdip]+|<!--", found)) == Counter(re.findall("</?[abcdip]+|<!--", text))
 
 
+@pytest.mark.thorough
 def test_hostile_xml():
     bomb = f"<!DOCTYPE r [<!ENTITY e0 'x'>{BOMB}]><r>one &e10; two</r>"
     assert translate_markup(bomb, "xml", identity) == bomb

@@ -80,6 +80,7 @@ def test_scores_are_those_of_the_changed_text(symbols):
     assert found["typos"].bleu == pytest.approx(sacrebleu.BLEU().corpus_score(sources, [references]).score)
 
 
+@pytest.mark.thorough
 def test_evaluate_prints_and_keeps_the_scores(evaluated, tmp_path, capsys):
     run = shutil.copytree(evaluated, tmp_path / "run", symlinks=True)
     assert evaluate.main([str(run), "--perturb", "upper", "typos"]) == 0

@@ -87,6 +87,7 @@ def test_logits_are_ours_with_an_output_bias(ties, joint_tokenizer, tmp_path):
     assert_same_logits(load_model(tmp_path / "again"), model_dir)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("settings", [{"activation": "gelu"}, {"num_heads": 4}, {"d_model": 32, "ffn_dim": 8}])
 def test_logits_are_ours_whatever_the_layers(settings, joint_tokenizer, tmp_path):
     model_dir = write_untrained(tmp_path / "model", joint_tokenizer, **settings)
@@ -100,6 +101,7 @@ def test_logits_are_ours_after_transformers_has_saved_the_model(model_dir, expor
     assert_same_logits(load_model(tmp_path / "again"), model_dir)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("beam_size", [*thorough(1), 3])
 def test_texts_become_ours(beam_size, model_dir, exported):
     """As if nothing but `transformers` were known; the limits on lengths apart, which are other ones."""

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-import torch._dynamo.utils
 
 from transformer_mt.inference.fast import build_model
 from transformer_mt.models.interface import Seq2Seq
@@ -89,7 +88,9 @@ def gradients(model: torch.nn.Module, features_ND: torch.Tensor) -> dict[str, to
 
 def num_compiled() -> int:
     """How many graphs this process has compiled, those compiled anew for other shapes among them."""
-    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    from torch._dynamo.utils import counters  # here, because it takes seconds
+
+    return counters["stats"]["unique_graphs"]
 
 
 @contextmanager

@@ -84,6 +84,7 @@ def test_steps_are_those_of_the_frozen_model(norm, activation, two_forms, source
     assert ours.capture.replayed > 20
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [*thorough(1), 3, *thorough(5)])
 def test_also_while_slots_are_added_several_times(width, two_forms, sources):
     model, ours = two_forms()
@@ -99,6 +100,7 @@ def test_also_where_caches_alone_need_more_memory(two_forms, sources):
         assert_steps_alike(ours, model, sources(3, 7), widths)
 
 
+@pytest.mark.thorough
 def test_also_for_sources_of_all_lengths(two_forms, sources):
     model, ours = two_forms()
     for length in (*range(1, 140, 4), *range(1, 140, 4)):
@@ -106,6 +108,7 @@ def test_also_for_sources_of_all_lengths(two_forms, sources):
     assert {sizes.source_positions for sizes in ours.graphs} == {64, 128, 256}
 
 
+@pytest.mark.thorough
 def test_also_for_any_number_of_sentences(two_forms, sources):
     """More of them need more memory: what was captured before is not replayed."""
     model, ours = two_forms()
@@ -219,6 +222,7 @@ def test_whether_there_are_gradients_does_not_matter(tiny_model, sources):
             assert_close(logits_BWV, expected_BWV)
 
 
+@pytest.mark.thorough
 def test_graphs_leave_their_logits_in_one_place(two_forms, sources):
     _, ours = two_forms()
     make_room(ours, [(40, 7), (140, 7)], 6)
@@ -305,6 +309,7 @@ def test_a_test_set_needs_few_graphs_and_takes_memory_once(width, tiny_model):
 # What lay there before
 
 
+@pytest.mark.thorough
 @both_norms
 @pytest.mark.parametrize("number", [math.nan, math.inf, -7.0])
 def test_what_lay_in_memory_before_does_not_matter(number, norm, two_forms, sources):
@@ -315,6 +320,7 @@ def test_what_lay_in_memory_before_does_not_matter(number, norm, two_forms, sour
     assert ours.graphs
 
 
+@pytest.mark.thorough
 def test_rows_that_are_no_sentences_are_numbers_too(two_forms, sources):
     _, ours = two_forms()
     for count in (5, 5, 7, 9):

@@ -41,6 +41,7 @@ def relative_error(logits, expected):
 # Against the Transformer
 
 
+@pytest.mark.thorough
 @both_norms
 @all_activations
 @all_ties
@@ -70,6 +71,7 @@ def test_also_where_hypotheses_become_more_and_fewer(norm, tiny_model, sources):
     assert_steps_alike(tiny_model(norm=norm), sources(6, 7), WIDER_AND_NARROWER, leaving=(2, 6, 9))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [1, *thorough(3, 5), 2 * ROW + 3])
 def test_also_after_slots_were_added_several_times(width, tiny_model, sources):
     model, source_BS = tiny_model(), sources(3, 7)
@@ -82,6 +84,7 @@ def test_also_after_slots_were_added_several_times(width, tiny_model, sources):
     assert_steps_alike(model, source_BS, [width] * 60, leaving=(20,))
 
 
+@pytest.mark.thorough
 @both_norms
 def test_also_for_sources_of_all_lengths(norm, tiny_model, sources):
     """Those that are whole rows of scores, and those that leave some of a row."""
@@ -90,6 +93,7 @@ def test_also_for_sources_of_all_lengths(norm, tiny_model, sources):
         assert_steps_alike(model, sources(3, length, seed=length), [1, 2, 2, 2])
 
 
+@pytest.mark.thorough
 @both_norms
 @pytest.mark.parametrize("length", [1, *thorough(7, ROW), 3 * ROW + 1, MOST_POSITIONS, MOST_POSITIONS + 1])
 def test_also_for_one_sentence(norm, length, tiny_model, sources):
@@ -102,6 +106,7 @@ def test_also_for_one_sentence(norm, length, tiny_model, sources):
         assert_steps_alike(model, F.pad(source_1S, (0, padding), value=PAD), WIDER_AND_NARROWER, leaving=(7,))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 4])
 @pytest.mark.parametrize("matmul", [Matmul(), Matmul(torch.bfloat16), Matmul(quantization="int8")])
 def test_an_output_bias_is_added_in_each_precision(matmul, count, tiny_model, sources):
@@ -128,6 +133,7 @@ def test_sentences_alone_have_few_lengths(tiny_model, sources):
         model.start(sources(1, 21), 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("more", [-1, *thorough(0, 1), 20])
 @pytest.mark.parametrize("width", [1, 4])
 def test_also_for_few_and_many_heads(more, width, tiny_model, sources):

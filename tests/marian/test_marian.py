@@ -24,6 +24,7 @@ from transformer_mt.text.tokenizer_growth import extended, old_parts
 from transformer_mt.training.loss import label_smoothed, real_features
 
 pytest.importorskip("transformers")
+pytestmark = pytest.mark.thorough  # transformers and the tiny models of it take a quarter of a minute
 
 PAIRS = demo_pairs(300)
 SOURCES, TARGETS = map(list, zip(*PAIRS, strict=True))
@@ -139,6 +140,7 @@ def test_a_piece_that_the_model_does_not_know_is_cut_into_smaller_ones(tmp_path)
     assert set(names) <= set(known) and "<pad>" not in names
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_translations_are_theirs(beam_size, taught):
     found, theirs = translations(taught, LINES, beam_size)

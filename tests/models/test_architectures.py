@@ -155,6 +155,7 @@ def test_stepping_is_teacher_forcing(settings, new_model, sources):
         assert_close(logits_BWV, forced.view_as(logits_BWV))
 
 
+@pytest.mark.thorough
 @every_one_of_positions
 @torch.no_grad()
 def test_padding_is_invisible_and_rows_are_independent(settings, new_model, sources, decoder_inputs):
@@ -167,6 +168,7 @@ def test_padding_is_invisible_and_rows_are_independent(settings, new_model, sour
         assert_close(logits_BTV[row, : len(alone_TV)], alone_TV)
 
 
+@pytest.mark.thorough
 @every_one_of_positions
 @torch.no_grad()
 def test_the_future_is_invisible_and_the_past_is_not(settings, new_model, sources):
@@ -196,6 +198,7 @@ def test_a_window_hides_what_is_further(settings, new_model, sources):
     assert (weights.cross_LBHTS > 0).all()
 
 
+@pytest.mark.thorough
 @every_architecture
 def test_other_layouts_are_padded_rows_forward_and_backward_or_refused(settings, new_model, sources, decoder_inputs):
     """Far more padding than a window is wide included."""
@@ -225,6 +228,7 @@ def test_other_layouts_are_padded_rows_forward_and_backward_or_refused(settings,
             assert_close(model.get_parameter(key).grad, gradient)
 
 
+@pytest.mark.thorough
 @every_choice
 def test_half_precision_is_near(settings, sources, decoder_inputs):
     """In teacher forcing, its gradient, and step by step."""
@@ -295,6 +299,7 @@ def test_beam_search_is_the_plain_one_alone_and_beside_others(settings, searched
             assert hypothesis.score == pytest.approx(penalised(log_prob, len(hypothesis.tokens), 0.6), rel=1e-5)
 
 
+@pytest.mark.thorough
 @every_choice
 @torch.no_grad()
 def test_a_beam_of_one_is_greedy(settings, searched):

@@ -93,6 +93,7 @@ def test_stepping_is_teacher_forcing(models, sources, decoder_inputs):
                 assert_close(logits_BWV[b, w], forced_1TV[0, -1])
 
 
+@pytest.mark.thorough
 def test_searches_find_what_plain_ones_find_and_scores_are_those_of_teacher_forcing(models, sources):
     ensemble, source_BS = Ensemble(models), sources(len(CAPS), 6, VOCAB_SIZE)
     one_each, beams = greedy(ensemble, source_BS, CAPS), beam_search(ensemble, source_BS, 3, 0.6, CAPS)

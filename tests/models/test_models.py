@@ -125,6 +125,7 @@ def test_the_first_loss_of_a_fresh_model_is_near_that_of_even_guessing(norm, tie
     assert math.log(vocab_size) <= sums.nll.item() / 200 <= math.log(vocab_size) + 0.9
 
 
+@pytest.mark.thorough
 @both_norms
 @all_ties
 @all_activations
@@ -168,6 +169,7 @@ def embedded(weight_VD, tokens_BT):
     return weight_VD[tokens_BT] * math.sqrt(d_model) + sinusoidal(tokens_BT.shape[1], d_model)
 
 
+@pytest.mark.thorough
 @both_norms
 @all_ties
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
@@ -293,6 +295,7 @@ def test_stepping_is_teacher_forcing(norm, ties, activation, tiny_model, sources
     assert_close(torch.cat(stepped, dim=1), model(source_BS, decoder_input_BT))
 
 
+@pytest.mark.thorough
 @both_norms
 @pytest.mark.parametrize("width", [2, 3, 17])
 def test_hypotheses_that_follow_others_see_the_words_of_their_own_ancestors(norm, width, tiny_model, sources):

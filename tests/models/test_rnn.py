@@ -327,6 +327,7 @@ def test_dropout_is_for_training_on_embeddings_between_layers_and_on_what_is_sai
     assert [cells.dropout for cells in model.modules() if isinstance(cells, nn.RNNBase)] == [0.5, 0.5]
 
 
+@pytest.mark.thorough
 @pairwise(
     cell=["gru", "lstm", "rnn"],
     decoder=["luong", "bahdanau"],

@@ -73,6 +73,7 @@ def drawn(monkeypatch, tmp_path, capsys):
     return run
 
 
+@pytest.mark.thorough
 def test_the_darkest_cells_are_the_alignment_of_the_model_s_own_translation(drawn, model_dir, translator):
     """Of the pieces that the search wrote, which need not be those that the tokenizer cuts its text into."""
     for settings in ([], ["beam_size=1", "alignment_layer=2"]):
@@ -176,6 +177,7 @@ def refused(capsys, model_dir, *arguments):
     return error
 
 
+@pytest.mark.thorough
 def test_mistakes_are_named(capsys, model_dir, tmp_path):
     output = ["--output", tmp_path / "x.png"]
     long = "a b " * 600

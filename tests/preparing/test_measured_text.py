@@ -125,6 +125,7 @@ def test_the_first_pairs_of_each_corpus_are_measured_as_if_there_were_no_others(
     assert numbers(measure(large, ALL, open_texts(large), most=2100)) == numbers(measured(small, ALL))
 
 
+@pytest.mark.thorough
 def test_examples_come_from_all_parts_of_the_text(tmp_path):
     places = []
     for number in range(10):

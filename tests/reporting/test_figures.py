@@ -38,6 +38,7 @@ def shown(monkeypatch, tmp_path, capsys):
     return run
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ending", ["png", *thorough("svg", "pdf")])
 def test_sinusoids(shown, ending):
     (table_TD,), said = shown("positions", "--positions", 30, "--width", 16, ending=ending)

@@ -63,6 +63,7 @@ def test_the_first_row_is_at_the_top_and_a_weight_of_one_is_dark(tmp_path):
     assert low[:, 1].median() < high[:, 1].median()
 
 
+@pytest.mark.thorough
 def test_pieces_may_be_any_text(tmp_path):
     """A warning of matplotlib would be an error here."""
     pieces = [

@@ -72,6 +72,7 @@ def test_without_heads_their_mean_is_drawn(drawn, model_dir):
     np.testing.assert_allclose(drawn(model_dir, "--word", WORD, "--layer", 1)[0], mean_1M)
 
 
+@pytest.mark.thorough
 def test_a_word_of_the_translation_looks_at_those_before_it(drawn, model_dir):
     """And at its own pieces, of which it has written some; never at itself if it has one piece."""
     for number, text in list(enumerate(TARGET_WORDS))[::6]:

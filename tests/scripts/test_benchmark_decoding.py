@@ -224,6 +224,7 @@ def test_the_whole_race(model_dir, exported, text, tmp_path, capsys, monkeypatch
         assert f"{row['sentences_per_second']:,.1f} {row['tokens_per_second']:>9,.0f}  {row['ratio']:.2f} (" in printed
 
 
+@pytest.mark.thorough
 def test_a_peer_that_cannot_run_is_found_before_anything_is_timed(model_dir, text, tmp_path, monkeypatch):
     pytest.importorskip("ctranslate2")
     exported = tmp_path / "exported"

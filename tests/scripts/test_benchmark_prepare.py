@@ -45,6 +45,7 @@ def test_a_speed_is_divided_by_the_number_of_processes(capsys: pytest.CaptureFix
     assert "125 pairs/s; per core 0.75 times sentencepiece alone" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_a_contender_that_fails_is_shown(tmp_path: Path) -> None:
     with pytest.raises(PeerError, match=message("part-cannot-be-read", "has failed", "no such")):
         prepare_race._timed([*prepare_race._OURS, str(tmp_path / "no such.yaml")])

@@ -81,6 +81,7 @@ def test_the_default_corpus_is_the_same_bytes_everywhere(written):
     assert digest.hexdigest() == DEFAULT_SHA256
 
 
+@pytest.mark.thorough
 def test_only_the_six_files_are_left(written):
     assert sorted(path.name for path in written.iterdir()) == sorted(
         f"{p}.{lang}" for p in SIZES for lang in ("de", "en")
@@ -491,6 +492,7 @@ def test_relative_clauses():
     assert demo.sentence(helped) == ("Whom Anna helped.", "Denen Anna geholfen hat.")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "german",
     [

@@ -19,6 +19,7 @@ def found(tmp_path_factory):
     return json.loads((folder / "layer_cost.json").read_text()), folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n", [32, 256])
 def test_operations_are_those_of_the_formulas(found, n):
     """A product of n by d and d by m has 2 n d m of them."""
@@ -34,6 +35,7 @@ def test_operations_are_those_of_the_formulas(found, n):
     assert all(cost["milliseconds"] > 0 for cost in found[0]["costs"])
 
 
+@pytest.mark.thorough
 def test_the_picture_is_one(found):
     assert (found[1] / "layer_cost.png").read_bytes().startswith(b"\x89PNG")
 

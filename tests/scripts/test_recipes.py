@@ -2,6 +2,7 @@
 
 import csv
 
+import pytest
 import recipes
 from recipes import Result
 
@@ -37,6 +38,7 @@ def test_a_table_has_the_settings_that_differ_and_the_mean_of_the_seeds():
     assert some_tokens.splitlines()[-1] == "|  |  | 19.0 |"
 
 
+@pytest.mark.thorough
 def test_a_run_adds_its_settings_and_its_score(evaluated, tmp_path, monkeypatch):
     monkeypatch.setattr(recipes, "RESULTS", tmp_path / "recipes.tsv")
     (tmp_path / "recipes.tsv").write_text("\t".join(Result._fields) + "\n", encoding="utf-8")

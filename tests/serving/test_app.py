@@ -80,6 +80,7 @@ def ask(model: Echo, path: str, body: dict | None = None, leaves: bool = False) 
     return start["status"], json.loads(b"".join(part["body"] for part in parts))
 
 
+@pytest.mark.thorough
 def test_an_unexpected_error_tells_the_client_nothing_and_the_log_no_text(capsys):
     for path in ("/translate", "/v1/translate"):
         body = {"source": "zh", "target": "en"} | ({"q": "x"} if path == "/translate" else {"text": "x"})

@@ -89,6 +89,7 @@ SRT = "1\r\n00:00:01,000 --> 00:00:02,000\r\n{}\r\n"
 PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "{}"\nmsgstr ""\n'
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "form", "content"),
     [

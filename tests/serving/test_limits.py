@@ -35,6 +35,7 @@ def strict(model_dir, tmp_path_factory):
         yield found
 
 
+@pytest.mark.thorough
 def test_only_known_keys(strict):
     for fields, status in (({}, 400), ({"api_key": ""}, 400), ({"api_key": KEY[:-1]}, 403), ({"api_key": [KEY]}, 400)):
         for path in ("/translate", "/detect", "/v1/translate"):
@@ -71,6 +72,7 @@ def test_sighup_reads_the_keys_again(strict):
     wait_until(lambda: status(OTHER_KEY) == 200, strict.running)
 
 
+@pytest.mark.thorough
 def test_what_takes_too_long_and_what_would_wait_too_long(strict):
     def ask(text: str):
         return strict.post("/v1/translate", json={"text": text, "beam_size": 32, "api_key": KEY})
@@ -91,6 +93,7 @@ def test_what_takes_too_long_and_what_would_wait_too_long(strict):
     assert ask("A dog.").status_code in (200, 504), "the queue is empty again"
 
 
+@pytest.mark.thorough
 def test_a_body_that_is_too_large_or_does_not_arrive(strict):
     form = {"headers": {"Content-Type": "application/x-www-form-urlencoded"}}
     with_length = strict.post("/translate", data=b"x" * 700_000, **form)
@@ -106,6 +109,7 @@ def test_a_body_that_is_too_large_or_does_not_arrive(strict):
         assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.thorough
 def test_pages_of_one_other_origin_may_ask(strict):
     asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
     for origin, allowed in (("https://example.org", True), ("https://evil.example", False)):
@@ -125,6 +129,7 @@ def request_bytes(text: str) -> bytes:
     )
 
 
+@pytest.mark.thorough
 def test_clients_that_leave_or_send_nonsense_harm_no_other(server, translator):
     """Half of the clients send part of a request, or other bytes, and leave at any time."""
     drawn = random.Random(7)

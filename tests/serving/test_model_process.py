@@ -81,6 +81,7 @@ def test_copies_of_a_model_share_the_texts_of_a_job_in_order(two_models):
     assert [texts(each) for each in found] == [texts(each) for each in expected(two_models[0], many, SHORT)]
 
 
+@pytest.mark.thorough
 def test_copies_that_cannot_be_loaded_raise_what_a_model_raises(tmp_path):
     copies = Copies([tmp_path], OPTIONS, number=2)
 
@@ -108,6 +109,7 @@ def texts(found):
     return [[one.text for one in sentence.translations] for of_text in found.texts for sentence in of_text]
 
 
+@pytest.mark.thorough
 def test_many_jobs_at_once_are_answered_as_one_alone(two_models):
     jobs = [Job(LINES[number : number + 1 + number % 3], n_best=1 + number % 2) for number in range(20)]
 
@@ -125,6 +127,7 @@ def test_many_jobs_at_once_are_answered_as_one_alone(two_models):
     assert isinstance(error, ConfigError)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("delay", [0.05, *thorough(0.0, 0.3, 1.0)])
 def test_jobs_of_a_process_that_dies_are_answered_by_another(delay, two_models, caplog):
     jobs, were_done = [Job(LINES)] * 3, []
@@ -141,7 +144,7 @@ def test_jobs_of_a_process_that_dies_are_answered_by_another(delay, two_models, 
     assert died == 1 or were_done == [True]  # a fast machine may have done all before, and then nobody waits for it
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_job_whose_processes_die_twice_is_given_up_and_later_ones_are_answered(two_models):
     async def use(model):
         asked = asyncio.ensure_future(model.answer(LONG))
@@ -168,6 +171,7 @@ def test_a_process_that_dies_idle_is_replaced(two_models):
     assert texts(served(two_models[:1], use)) == texts(*expected(two_models[0], SHORT))
 
 
+@pytest.mark.thorough
 def test_a_replaced_model_finishes_its_jobs_and_the_new_one_does_the_later_ones(two_models, tmp_path, caplog):
     directory = shutil.copytree(two_models[0], tmp_path / "model")
     job = Job(LINES)
@@ -232,11 +236,13 @@ def test_close_does_not_wait_for_a_replacement(two_models, caplog):
     assert not caplog.records
 
 
+@pytest.mark.thorough
 def test_a_model_that_cannot_be_loaded_at_all_says_why(tmp_path):
     with pytest.raises(CheckpointError, match="nowhere: no such directory"):
         asyncio.run(Model([tmp_path / "nowhere"], OPTIONS).start())
 
 
+@pytest.mark.thorough
 def test_close_answers_what_was_accepted_and_takes_no_more(two_models):
     job = Job(LINES)
 
@@ -337,6 +343,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["is killed", *thorough("ends")])
 def test_the_process_of_a_model_ends_with_its_parent(how, two_models, tmp_path):
     program = tmp_path / "server.py"

@@ -82,6 +82,7 @@ def test_wrong_fields(server, fields, expected):
     assert expected in response.json()["error"]
 
 
+@pytest.mark.thorough
 def test_an_answer_does_not_depend_on_the_others(server, translator):
     drawn = random.Random(4)
     asked = [drawn.choices(SENTENCES, k=drawn.randint(1, 4)) for _ in range(24)]

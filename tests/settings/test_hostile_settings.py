@@ -56,11 +56,13 @@ def try_decoding(overrides: list[str], translator: Translator, model_dir) -> boo
     return True
 
 
+@pytest.mark.thorough
 def test_configurations_work_or_are_refused(tmp_path):
     allowed = [try_configuration(case, tmp_path) for case in configurations(BASE, 60, seed=2)]
     assert 4 < sum(allowed) < 40  # the cases are of both kinds
 
 
+@pytest.mark.thorough
 def test_decoding_settings_work_or_are_refused(translator, model_dir):
     allowed = [try_decoding(overrides, translator, model_dir) for overrides in decodings(30, seed=1, sizes=SMALL)]
     assert 6 < sum(allowed) < 27

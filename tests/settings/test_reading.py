@@ -491,6 +491,7 @@ class TestMistakes:
 
 
 class TestBounds:
+    @pytest.mark.thorough
     @pytest.mark.parametrize(
         ("override", "expected"),
         [

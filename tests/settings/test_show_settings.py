@@ -35,6 +35,7 @@ def flat(values, prefix=""):
             yield prefix + key, value
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["transformer", *thorough("rnn", "convolutional")])
 def test_every_key_of_a_configuration_is_shown_with_its_default(kind):
     model = MODELS[kind](kind=kind)
@@ -73,6 +74,7 @@ def test_every_meaning_is_in_plain_words():
         assert not unclear.search(title), name
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("key", "default", "allowed"),
     [
@@ -113,6 +115,7 @@ def test_a_key_of_all_models_is_shown_for_each():
     assert "With model.kind=rnn: The probability of dropout on the embeddings" in text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "nearest"),
     [

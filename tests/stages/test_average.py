@@ -81,6 +81,7 @@ def test_a_checkpoint_that_is_better_than_the_mean_is_taken_alone(run, capsys):
     assert found.keys() == {MEAN, ALONE} and found[ALONE]["nll"] < found[MEAN]["nll"]
 
 
+@pytest.mark.thorough
 def test_a_mean_that_is_better_than_the_best_checkpoint_is_taken(opposed, capsys):
     assert average.main([str(opposed)]) == 0
     assert f"model: {MEAN}, the best of these by perplexity\n" in capsys.readouterr().out
@@ -115,6 +116,7 @@ def test_each_score_is_printed_before_the_next_candidate_is_validated(run, capsy
         assert [line.startswith(name) for line in before] == [True]
 
 
+@pytest.mark.thorough
 def test_candidates_are_compared_by_the_metric_of_training(run, capsys):
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("metric: nll", "metric: chrf"))
@@ -269,6 +271,7 @@ def test_average_is_the_mean_of_the_newest_on_schedule(run):
     assert {path.name for path in (run / "model").iterdir()} == MODEL_FILES | {SUMS}
 
 
+@pytest.mark.thorough
 def test_average_does_nothing_twice_and_anew_after_more_training(run, experiment, capsys):
     average.main([str(run)])
     before = (run / "model" / "model.safetensors").stat().st_mtime_ns
@@ -298,6 +301,7 @@ def test_average_leaves_out_a_checkpoint_that_only_an_interruption_made(run, cap
     assert "updates 8, 10" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_average_takes_in_the_last_update_of_all(experiment, tmp_path, capsys):
     run = train_tiny(experiment, tmp_path / "run", "training.max_steps=7")
     average.main([str(run)])
@@ -381,6 +385,7 @@ def test_average_counts_the_last_update_also_off_the_schedule(experiment, tmp_pa
     assert "updates 8, 11" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["config.yaml", *thorough("tokenizer.model", "model.safetensors")])
 def test_average_mends_a_model_that_lacks_a_file(run, name, capsys):
     average.main([str(run)])
@@ -390,6 +395,7 @@ def test_average_mends_a_model_that_lacks_a_file(run, name, capsys):
     assert (run / "model" / name).is_file()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["model.safetensors", *thorough(*sorted(MODEL_FILES - {"model.safetensors"}))])
 def test_average_mends_a_model_with_a_damaged_file(run, name, capsys):
     average.main([str(run)])
@@ -461,6 +467,7 @@ def test_killed_at_any_instant_the_model_is_whole_or_refused_and_made_anew_by_th
     assert content_of(model).keys() == MODEL_FILES | {SUMS} and fault(model, MODEL_FILES) is None
 
 
+@pytest.mark.thorough
 def test_a_model_without_checksums_is_refused_and_made_again(run, capsys):
     average.main([str(run)])
     (run / "model" / SUMS).unlink()

@@ -30,6 +30,7 @@ def test_the_stages_are_those_of_make_train():
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("status", [3, 130])
 def test_the_first_stage_that_is_stopped_is_the_last(tmp_path, monkeypatch, capsys, status):
     begun = []
@@ -68,6 +69,7 @@ def test_train_all_goes_from_text_to_scores_and_a_second_time_finds_all_of_it_do
     assert "already prepared" in again and "already trained, 2 updates" in again and "tiny  BLEU" in again
 
 
+@pytest.mark.thorough
 def test_without_a_test_set_nothing_is_evaluated(tmp_path):
     config = write_experiment(tmp_path)
     assert train.main([str(config), "corpus.test={}", "training.max_steps=2", "--all"]) == 0

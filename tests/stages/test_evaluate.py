@@ -101,6 +101,7 @@ class TestFiles:
         script = run(ROOT / "scripts/evaluate_bleu.py", *files, write(tmp_path / "o", OTHERS), "--language", "zh")
         assert "nrefs:2|" in script.stdout and "|tok:zh|" in script.stdout
 
+    @pytest.mark.thorough
     def test_nothing_but_scores_is_written_over(self, tmp_path, files):
         target = tmp_path / "x.json"
         target.write_text("")
@@ -148,6 +149,7 @@ class TestFiles:
         captured = capsys.readouterr()
         assert captured.err == "" and "|tok:zh|" in captured.out and "|asian:yes|" in captured.out
 
+    @pytest.mark.thorough
     def test_does_not_wait_for_pytorch(self, files):
         code = "import sys; from transformer_mt.evaluate import main; main(sys.argv[1:]); print('torch' in sys.modules)"
         found = run("-c", code, "--hypothesis", files[0], "--reference", files[1])
@@ -209,6 +211,7 @@ class TestMistakes:
         assert (found.returncode, found.stdout) == (2, "")
         assert "none.txt" in found.stderr and "Traceback" not in found.stderr
 
+    @pytest.mark.thorough
     def test_of_the_script_end_likewise(self, files):
         found = run(ROOT / "scripts/evaluate_bleu.py", files[0], "none.txt")
         assert found.returncode == 2 and "none.txt" in found.stderr and "Traceback" not in found.stderr
@@ -472,6 +475,7 @@ class TestModel:
         assert not list((trained / "evaluation").glob(".*"))
 
 
+@pytest.mark.thorough
 def test_help_says_what_it_reads_and_writes():
     found = run("-m", "transformer_mt.evaluate", "--help")
     assert found.returncode == 0

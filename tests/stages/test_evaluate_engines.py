@@ -79,6 +79,7 @@ def both(models, experiment, tmp_path):
     return run
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -101,6 +102,7 @@ def test_the_engine_does_as_it_is_told(both, models, plain, arguments, said):
     assert translations != plain, "the test would hold of an engine that is not told anything, too"
 
 
+@pytest.mark.thorough
 def test_an_export_is_evaluated_in_its_own_place(both, models, capsys):
     record, translations, hypotheses = both(models / "exported", "--engine=ctranslate2")
     assert hypotheses.read_text() == translations
@@ -108,6 +110,7 @@ def test_an_export_is_evaluated_in_its_own_place(both, models, capsys):
     assert "exported --engine ctranslate2 --input SOURCE_FILE" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_the_models_of_an_ensemble_may_be_runs(models, capsys):
     evaluate.main([str(models / "run"), f"--ensemble={models / 'other'}", "--device=cpu", "--workers=1"])
     record = json.loads((models / "run" / "evaluation" / "scores.json").read_text())["test_sets"]["tiny"]

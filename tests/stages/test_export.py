@@ -55,6 +55,7 @@ def test_scores_are_ours_whatever_the_layers(norm, activation, joint_tokenizer, 
     assert_same_scores(model_dir, tmp_path / "exported")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("joint", "ties"),
     [(True, "all"), (False, "none"), *thorough_rows((True, "target"), (True, "none"), (False, "target"))],
@@ -77,6 +78,7 @@ def test_scores_are_ours_with_learned_positions(norm, joint_tokenizer, tmp_path)
     assert_same_scores(model_dir, tmp_path / "exported")
 
 
+@pytest.mark.thorough
 def test_words_are_ours(model_dir, exported):
     ours = Translator.load(model_dir, "cpu")
     theirs = Translator.load(exported, "cpu", engine="ctranslate2")
@@ -84,6 +86,7 @@ def test_words_are_ours(model_dir, exported):
         assert theirs.translate(LINES, beam_size=beam_size) == ours.translate(LINES, beam_size=beam_size)
 
 
+@pytest.mark.thorough
 def test_those_who_use_ctranslate2_alone_need_nothing_else(model_dir, exported):
     """Pieces of the tokenizer in, pieces out, with the options that lie there."""
     options = json.loads((exported / "config.json").read_text())["translate_batch"]
@@ -213,6 +216,7 @@ def test_a_setting_that_a_format_knows_nothing_of_is_refused():
     assert unsupported_setting(TransformerConfig(norm="pre"), held - {"norm"}) == "it does not support model.norm=pre"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("format", "setting"),
     [

@@ -27,6 +27,7 @@ def tuned(experiment, evaluated, tmp_path_factory):
     return run
 
 
+@pytest.mark.thorough
 def test_further_validation_sets_are_like_a_first_one(tuned, experiment):
     data, name = tuned.parent / "data", "test"
     alone = tuned.parent / "alone"
@@ -38,6 +39,7 @@ def test_further_validation_sets_are_like_a_first_one(tuned, experiment):
         assert (data / f"valid/{name}.{side}.txt").read_text() == (alone / f"valid.{side}.txt").read_text()
 
 
+@pytest.mark.thorough
 def test_each_validation_logs_the_scores_on_all_sets(tuned):
     logged = [record for record in log_records(tuned) if "valid_nll" in record]
     assert [record["step"] for record in logged] == [4, 8]
@@ -71,6 +73,7 @@ def test_a_damaged_further_validation_set_is_found(tuned):
         file.write_text(text)
 
 
+@pytest.mark.thorough
 def test_without_the_initial_model_a_finished_model_stays_and_a_new_one_is_warned_of(
     tuned, evaluated, capsys, tmp_path
 ):

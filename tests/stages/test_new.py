@@ -73,6 +73,7 @@ def test_a_number_stands_beside_its_reason(quick, capsys):
     assert load_config("mine.yaml").training.modifiers.protect == 0.2
 
 
+@pytest.mark.thorough
 def test_speeds_are_measured_on_this_machine(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(new, "SECONDS", 0.0)

@@ -200,6 +200,7 @@ def exchange(path: Path) -> None:
     path.write_text("".join([*lines[1:], lines[0]]), encoding="utf-8")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["train", "valid", "test"])
 def test_a_file_that_is_exchanged_after_its_digest_was_taken_is_not_encoded(
     config: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
@@ -214,6 +215,7 @@ def test_a_file_that_is_exchanged_after_its_digest_was_taken_is_not_encoded(
     assert contents(run(config, tmp_path / "data")) == whole
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("digest", ["of its text", "", None])
 def test_shards_of_exchanged_text_that_a_killed_process_left_are_made_again(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digest: str | None
@@ -268,6 +270,7 @@ def test_shards_of_a_longer_text_do_not_stay_and_are_not_counted_as_done(
     assert not any("-" in rate for _, rate in done)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("other", ["filters.max_characters=70", "corpus.max_length=99", "tokenizer.vocab_size=399"])
 def test_with_other_settings_shards_are_made_again(config: Path, tmp_path: Path, other: str) -> None:
     run(config, tmp_path / "data")
@@ -282,7 +285,7 @@ def process(config: Path, data: Path, number: int) -> object:
     return start(config.parent / "out", f"run{number}", script, config, f"data_dir={data}", "--workers", 2)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_killed_at_random_instants_it_ends_the_same(config: Path, tmp_path: Path) -> None:
     whole, draw = contents(run(config, tmp_path / "whole")), random.Random(5)
     began = time.monotonic()
@@ -309,6 +312,7 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@pytest.mark.thorough
 def test_the_files_do_not_depend_on_what_else_is_imported(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +322,7 @@ def test_the_files_do_not_depend_on_what_else_is_imported(
     assert contents(run(config, tmp_path / "with")) == without
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_worker_that_is_killed_is_named(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     submit, asked = Workers._submit, []
@@ -397,7 +402,7 @@ def test_rows_that_stay_are_all_written_or_the_full_disk_is_named(
         run(config, tmp_path / "data", "filters.duplicates=true")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_wherever_the_disk_is_full_it_is_named_and_with_more_room_it_ends_the_same(
     config: Path, tmp_path: Path
 ) -> None:

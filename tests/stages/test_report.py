@@ -48,6 +48,7 @@ def replace_translations(run, lines):
     file.write_text(json.dumps(scores))
 
 
+@pytest.mark.thorough
 def test_the_values_of_the_curves_are_those_of_the_log(page, evaluated, trained):
     curves = page.text.split("Learning curves")[2].split("Scores of the test sets")[0]
     for key in ("loss", "nll", "valid_nll", "valid_bleu", "learning_rate", "gradient_norm", "tokens_per_second"):
@@ -61,6 +62,7 @@ def test_the_values_of_the_curves_are_those_of_the_log(page, evaluated, trained)
     assert CURVES["skipped"] not in curves, "there was none"
 
 
+@pytest.mark.thorough
 def test_the_scores_are_those_of_scores_json(page, evaluated):
     scores = json.loads((evaluated / "evaluation" / "scores.json").read_text())["test_sets"]["tiny"]
     for metric, score in scores["scores"].items():
@@ -178,6 +180,7 @@ def test_damaged_files_of_a_run_are_named_and_the_rest_is_reported(evaluated, tm
         assert str(run / name) in text
 
 
+@pytest.mark.thorough
 def test_translations_that_are_not_those_of_the_scores_are_left_out_and_named(evaluated, tmp_path):
     run = shutil.copytree(evaluated, tmp_path / "run", symlinks=True)
     file = run / "evaluation" / "tiny.hypotheses.txt"
@@ -192,6 +195,7 @@ def changed(scores, fields):
     return scores | {"test_sets": {"tiny": scores["test_sets"]["tiny"] | fields}}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("file", "change"),
     [

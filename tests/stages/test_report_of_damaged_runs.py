@@ -61,11 +61,12 @@ def all_damage(own):
         yield from damaged_json(file)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "every",
     [
         pytest.param(2999, id="some"),
-        pytest.param(241, id="many", marks=pytest.mark.thorough),
+        pytest.param(241, id="many", marks=pytest.mark.slow),
         pytest.param(19, id="most", marks=pytest.mark.slow),
     ],
 )
@@ -95,11 +96,13 @@ def test_a_last_line_of_the_log_without_a_field_is_shown_without_it(own, reporte
         assert "loss in training" in reported()
 
 
+@pytest.mark.thorough
 def test_git_without_a_commit_is_named(own, reported):
     with changed(own / "run" / "run.json", lambda starts: starts[0].update(git={})).done():
         assert f"{own / 'run' / 'run.json'} is damaged, or was not written by train" in reported()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", ["1e999", *thorough("1" + "0" * 400)])
 def test_numbers_that_are_too_large_are_no_numbers_of_the_log(number, own, reported):
     log = (own / "run" / "log.jsonl").read_text().splitlines()
@@ -108,12 +111,14 @@ def test_numbers_that_are_too_large_are_no_numbers_of_the_log(number, own, repor
         assert f"1 line of the log of {own / 'run'} cannot be read: " in reported()
 
 
+@pytest.mark.thorough
 def test_translations_in_a_pipe_are_not_waited_for(own, reported):
     file = own / "run" / "evaluation" / "tiny.hypotheses.txt"
     with Damage(file, "", os.mkfifo).done():
         assert f"The translations of {own / 'run'} are left out: {file}: is missing" in reported()
 
 
+@pytest.mark.thorough
 def test_a_run_whose_path_is_not_utf_8_is_reported(own, reported, tmp_path):
     run = Path(os.fsdecode(os.fsencode(tmp_path / "run") + b"\xff"))
     shutil.copytree(own / "run", run, symlinks=True)

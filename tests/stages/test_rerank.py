@@ -29,6 +29,7 @@ def read(output):
     return [json.loads(line) for line in output.decode().splitlines()]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("reverse", [False, True])
 def test_each_translation_gets_its_log_probability(run_stage, model_dir, lists, reverse):
     path, source = lists
@@ -164,6 +165,7 @@ def test_a_translation_of_several_lines_is_written_as_one_line(run_stage, tmp_pa
 ODD = ["null", "[]", "{}", '""', "NaN", "1e999", str(10**400), r'"\ud800"', "true", "[null]", "[" * 600 + "]" * 600]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("field", ["line", "n_best", "0", *("translation", "pieces", "log_prob", "channel", "parts")])
 def test_a_damaged_list_is_named_by_its_line_or_chosen_from(run_stage, tmp_path, capsys, field):
     found = json.loads(listed(2, ("a", 2, -1.0, -1.0), ("b", 2, -2.0, -2.0)))
@@ -179,6 +181,7 @@ def test_a_damaged_list_is_named_by_its_line_or_chosen_from(run_stage, tmp_path,
             assert (status == 0 and output.count(b"\n") >= 2) or (status == 2 and "lists:2: " in said), (odd, said)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

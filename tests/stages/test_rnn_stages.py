@@ -51,6 +51,7 @@ def test_a_broken_run_ends_as_an_unbroken_one(name, configs, runs, tmp_path):
     assert_same_weights(weights_at(tmp_path / "run", 12), weights_at(runs[name], 12))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MODELS)
 def test_the_loss_falls(name, runs):
     losses = [record["loss"] for record in log_records(runs[name]) if "loss" in record]

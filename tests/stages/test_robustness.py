@@ -89,7 +89,7 @@ def test_files_that_may_not_grow_are_like_a_full_disk(experiment, unbroken, tmp_
     assert_same_weights(run, unbroken, exactly=True)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_flipped_bit_is_found_and_the_end_is_the_same(experiment, unbroken, tmp_path, name, capsys):
     train_tiny(experiment, tmp_path, *RUN, "training.keep_last=2", "training.max_steps=4")

@@ -64,6 +64,7 @@ def test_without_the_packages_of_the_extra(model_dir, monkeypatch, capsys):
     assert status == 2 and says(error, "serve-package-missing", "py3langid")
 
 
+@pytest.mark.thorough
 def test_sigterm_answers_what_was_accepted(model_dir, translator, tmp_path):
     """Also with an override, which the requests do not repeat, and after SIGHUP while the model was being loaded."""
     expected, found = translator.translate(SENTENCES * 2, beam_size=1), []

@@ -100,6 +100,7 @@ def test_a_schedule_that_knows_its_end_may_not_end_elsewhere(experiment, tmp_pat
     assert "this schedule depends on training.max_steps" in error
 
 
+@pytest.mark.thorough
 def test_a_constant_rate_may_go_on(experiment, tmp_path):
     run = train_tiny(experiment, tmp_path / "run", "training.schedule=constant", "training.max_steps=4")
     train_tiny(experiment, run, "training.schedule=constant", "training.max_steps=6")
@@ -177,6 +178,7 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_in_silence(run, expe
     assert (run / "log.jsonl").read_text() == log
 
 
+@pytest.mark.thorough
 def test_a_start_that_failed_does_not_bind_the_next(experiment, tmp_path, capsys):
     arguments = [experiment, f"run_dir={tmp_path / 'run'}", "training.max_steps=2"]
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -223,6 +225,7 @@ def test_a_run_dir_that_is_a_file_is_named(experiment, capsys):
     assert str(experiment) in error
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "override",
     [

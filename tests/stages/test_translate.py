@@ -61,6 +61,7 @@ def test_as_many_lines_out_as_in_in_order_empty_for_empty(run_translate, transla
         assert translations[number] == translator.translate([lines[number]])[0] != ""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("content", "count"), [(b"", 0), (b"\n", 1), (b"A dog", 1), (b"A dog\n\n", 2), (b"\n\nA", 3)])
 def test_line_ends(run_translate, content, count):
     status, output = run_translate(content)
@@ -90,6 +91,7 @@ def test_translation_does_not_depend_on_the_batch(translator):
     assert together[::-1] == translator.translate(SENTENCES[::-1])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("tokens_per_batch", "beam_size"), [(1, 1), *thorough_rows((60, 1)), (60, 3), *thorough_rows((100, 2), (10_000, 4))]
 )
@@ -160,6 +162,7 @@ def test_an_unknown_setting_is_an_error(run_translate, capsys):
     assert says(capsys.readouterr().err, "no-such-key", "beam_sise", "'beam_size'")
 
 
+@pytest.mark.thorough
 def test_a_line_of_all_positions_is_translated_as_it_is_and_a_longer_one_with_a_warning(
     run_translate, translator, caplog
 ):

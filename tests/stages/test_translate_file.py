@@ -107,6 +107,7 @@ def test_stopped_after_any_part_it_goes_on_and_ends_with_the_same_bytes(
     assert "; 1 blank; 1 split into 2 parts;" in error, "which is of all lines"
 
 
+@pytest.mark.thorough
 def test_it_is_what_a_pipe_gives(start, files, run_stage, model_dir):
     for arguments in (IN_PARTS, SAMPLED):
         assert start(*arguments) == 0
@@ -114,6 +115,7 @@ def test_it_is_what_a_pipe_gives(start, files, run_stage, model_dir):
         assert (status, piped) == (0, (files / "out").read_bytes())
 
 
+@pytest.mark.thorough
 def test_objects_of_json_are_the_same_but_for_the_time(start, files, monkeypatch):
     def objects(name):
         found = [json.loads(line) for line in (files / name).read_text().splitlines()]
@@ -139,6 +141,7 @@ def test_a_short_input_has_an_output(start, files, content):
     assert found.count(b"\n") == len(content.splitlines())
 
 
+@pytest.mark.thorough
 def test_what_changes_only_speed_and_memory_may_be_another_when_it_goes_on(start, files, monkeypatch):
     assert start(*IN_PARTS, output="unbroken") == 0
     stop_after(monkeypatch, 2)
@@ -173,6 +176,7 @@ def kept(start, files, monkeypatch, capsys):
     return tree(files / "out.parts")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "difference"),
     [
@@ -199,6 +203,7 @@ def test_other_settings_are_refused_and_named(start, files, model_dir, kept, cap
     assert start(*IN_PARTS) == 0
 
 
+@pytest.mark.thorough
 def test_compressed_parts_are_not_joined_with_plain_ones(start, files, monkeypatch, capsys):
     (files / "out.gz").symlink_to("out")
     stop_after(monkeypatch, 2)
@@ -228,6 +233,7 @@ def test_a_copy_of_the_model_is_the_same_model_and_a_changed_one_is_another(
     assert "resuming: 6 of 12 lines" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", [*thorough("in"), "prefixes"])
 def test_lines_that_have_changed_are_named_and_can_be_translated_again(start, files, monkeypatch, capsys, what):
     arguments = [*IN_PARTS, "--prefix", files / "prefixes"]
@@ -249,6 +255,7 @@ def test_lines_that_have_changed_are_named_and_can_be_translated_again(start, fi
     assert (files / "out").read_bytes() == (files / "anew").read_bytes()
 
 
+@pytest.mark.thorough
 def test_lines_that_are_not_translated_yet_may_change(start, files, kept):
     (files / "in").write_text(CONTENT.replace("He sees it.", "She sees it."))
     assert start(*IN_PARTS) == 0
@@ -256,6 +263,7 @@ def test_lines_that_are_not_translated_yet_may_change(start, files, kept):
     assert (files / "out").read_bytes() == (files / "anew").read_bytes()
 
 
+@pytest.mark.thorough
 def test_an_input_may_grow_but_not_lose_what_is_translated(start, files, kept, capsys):
     (files / "in").write_text("".join(CONTENT.splitlines(keepends=True)[:3]))
     assert start(*IN_PARTS) == 2
@@ -307,6 +315,7 @@ def without_last_line(content):
     return content[: content.rindex(b"\n", 0, -1) + 1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "damage", [*thorough(lambda content: b"", lambda content: b"[]\nno", without_last_line), changed_letter]
 )
@@ -376,7 +385,7 @@ def all_end(ranks, within):
     return have_ended
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("num_ranks", [1, 2])
 def test_killed_at_random_instants_it_ends_with_the_same_bytes(model_dir, files, start, num_ranks):
     (files / "in").write_text(CONTENT * 20)
@@ -436,7 +445,7 @@ def test_torchrun_itself(model_dir, files, start):
     assert said(agent).count("12 lines in ") == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_rank_that_is_killed_ends_the_others_with_an_error_and_one_process_goes_on(model_dir, files, start, victim):
     (files / "in").write_text(CONTENT * 15)

@@ -54,6 +54,7 @@ def test_a_document_that_cannot_be_read(run_translate, capsys, content, code):
     assert says(capsys.readouterr().err, code)
 
 
+@pytest.mark.thorough
 def test_the_tag_of_a_model_is_not_a_word_of_the_document(translator):
     plain = translator.translations([f"<2xx> {FIRST}"], alignment=True)[0][0]
     words = FIRST.split()

@@ -115,6 +115,7 @@ def assert_named(kind, seed, wholes, experiment, tmp_path):
     assert not (tmp_path / "new").exists(), "no training has begun"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", FEW)
 def test_a_damaged_file_is_named(kind, seed, wholes, experiment, tmp_path, at_once):
@@ -174,6 +175,7 @@ def assert_refused_behind_the_checksums(seed, wholes, tmp_path):
     assert all(torch.equal(weight, expected[name]) for name, weight in found.engine.model.named_parameters())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(10))
 def test_weights_that_training_never_writes_are_refused(seed, wholes, tmp_path):
     assert_refused_behind_the_checksums(seed, wholes, tmp_path)

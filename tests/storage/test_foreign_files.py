@@ -43,6 +43,7 @@ def names_in(directory):
 # prepare
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_prepare_takes_no_directory_that_holds_something_of_the_users(prepared, tmp_path, capsys, kind):
     written = [*names_in(prepared.parent / "data"), "train.partial", "valid.partial", "notes.txt", ".hidden"]
@@ -101,6 +102,7 @@ def test_prepared_data_that_nobody_may_write_to_are_still_prepared(prepared, cap
 # train
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_train_takes_no_directory_that_holds_something_of_the_users(experiment, trained, tmp_path, capsys, kind):
     written = [*names_in(trained), "model", "evaluation", "tensorboard", "notes.txt"]

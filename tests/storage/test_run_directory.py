@@ -54,6 +54,7 @@ def use(tmp_path, capsys, caplog):
 every_stage = pytest.mark.parametrize("stage", [translate, score, plot, export, evaluate], ids=lambda s: s.__name__)
 
 
+@pytest.mark.thorough
 @every_stage
 def test_a_model_older_than_its_run_is_warned_of_once(stage, stale, use):
     status, _, warnings = use(stage, stale / "model")

@@ -123,6 +123,7 @@ def test_a_reader_that_has_gone_ends_the_command_quietly_as_sigpipe_does(flush):
     assert process.returncode == 141
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("arguments", [[], ["--version"], ["frobnicate"], ["settings"]])
 def test_the_commands_and_the_settings_are_listed_quietly_although_nobody_reads_them(arguments):
     reader, writer = os.pipe()

@@ -79,6 +79,7 @@ def test_control_c_ends_ctranslate2_at_once_after_whole_lines(exported, tmp_path
     assert running.err.read_text() == "interrupted\n"
 
 
+@pytest.mark.thorough
 def test_sigterm_leaves_no_file_half_written(exported, tmp_path):
     lines, directory = tmp_path / "lines", tmp_path / "found"
     lines.write_bytes(b"".join(ENDLESS))
@@ -158,6 +159,7 @@ def test_threads_one_after_another_and_together_find_what_one_finds(engine, work
     scorer.engine.close()
 
 
+@pytest.mark.thorough
 def test_a_worker_outlives_the_thread_that_first_gave_it_work(load):
     translator = load(Translator, "torch", 2)
     thread = threading.Thread(target=translator.translate, args=[LINES])
@@ -211,6 +213,7 @@ def in_a_fork(work):
     return said
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("engine", "workers"), [*thorough_rows(EVERY_ENGINE[0]), *EVERY_ENGINE[1:]])
 def test_a_fork_is_told_to_load_the_model_itself_and_does_no_harm(engine, workers, load):
     translator = load(Translator, engine, workers)
@@ -246,6 +249,7 @@ def test_a_fork_does_not_wait_for_a_thread_that_it_does_not_have(load):
     assert len(translator.translate(LINES[:2])) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("engine", "workers"), EVERY_ENGINE)
 def test_a_translator_that_is_closed_says_so(engine, workers, load):
     with load(Translator, engine, workers) as translator:

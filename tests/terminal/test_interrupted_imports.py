@@ -69,7 +69,7 @@ def test_every_form_of_the_command_ends_alike(stopped_at, tmp_path, command, mod
     assert stopped_at(module, *command, "demo") == (130, "interrupted\n")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("signum", "said"), [(signal.SIGINT, "interrupted\n"), *thorough_rows((signal.SIGTERM, "terminated\n"))]
 )

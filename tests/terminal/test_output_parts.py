@@ -126,6 +126,7 @@ def delete(parts):
         parts.delete_all()
 
 
+@pytest.mark.thorough
 def test_killed_at_any_instant_a_part_is_whole_or_absent_and_is_made_again(tmp_path):
     for number in range(1, 100):
         parts = OutputParts(tmp_path / f"{number}")
@@ -140,6 +141,7 @@ def test_killed_at_any_instant_a_part_is_whole_or_absent_and_is_made_again(tmp_p
     assert number > 10
 
 
+@pytest.mark.thorough
 def test_killed_at_any_instant_of_their_deletion_no_part_stays_without_what_it_belongs_to(tmp_path):
     for number in range(1, 100):
         parts = OutputParts(tmp_path / f"{number}")

@@ -63,6 +63,7 @@ def test_the_texts_of_a_document_are_named_by_their_beginnings():
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("quiet", [True, False])
 @pytest.mark.parametrize(
     ("form", "document"),

@@ -80,6 +80,7 @@ def test_it_is_used_byte_for_byte_wherever_it_lies(model_dir, experiment, other,
     assert summary["tokenizer"]["from"] == str(path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_joint", [*thorough(True), False])
 def test_the_weights_of_a_model_fit_the_ids_that_its_tokenizer_makes(
     model_dir, other, separate_run, tmp_path, is_joint
@@ -155,6 +156,7 @@ def test_what_does_not_fit_is_refused(
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.thorough
 def test_data_and_run_stay_what_they_are_when_the_file_is_moved(other, tmp_path, capsys):
     file = sentencepiece_file(tmp_path / "one.model")
     data, run = f"data_dir={tmp_path / 'data'}", tmp_path / "run"

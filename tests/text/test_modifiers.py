@@ -58,6 +58,7 @@ def distance(one: str, other: str) -> int:
     return rows[-1][-1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, *thorough(*range(1, 9))])
 def test_a_share_of_zero_makes_exactly_one_typo(seed):
     random = Random(seed)

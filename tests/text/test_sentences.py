@@ -130,6 +130,7 @@ def test_ten_sentences_of_the_demo_are_found_again():
         assert sentences("".join(ten), language) == ten
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("line", "number"),
     [

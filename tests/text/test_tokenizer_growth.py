@@ -128,6 +128,7 @@ def reverse(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_a_model_learns_a_further_direction_from_where_it_was(
     run: Path, reverse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], run_stage: object
 ) -> None:

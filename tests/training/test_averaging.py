@@ -91,6 +91,7 @@ def test_a_run_s_average_is_that_of_the_weights_after_each_of_its_updates(averag
             torch.testing.assert_close(found[name].double(), expected[name], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("stop", [*thorough(1), 4, *thorough(9)])
 def test_the_average_survives_a_stop_bit_for_bit(experiment, averaged, tmp_path, stop):
     settings = ("training.average_decay=0.6",)

@@ -297,6 +297,7 @@ def test_another_shape_is_refused_by_name(tmp_path):
         load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(width=5), "digest", Ranks())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("keep_last", "best", "max_steps", "kept"),
     [

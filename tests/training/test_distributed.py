@@ -198,7 +198,7 @@ def test_two_ranks_that_were_killed_are_resumed_by_one(experiment, unbroken, tmp
     assert_same_run(train_tiny(experiment, tmp_path / "run", *RUN), unbroken)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_run_goes_on_with_any_number_of_ranks_and_any_sharding(experiment, unbroken, tmp_path):
     train_tiny(experiment, tmp_path, *RUN, "training.max_steps=6")
     run_ranks(2, experiment, tmp_path, "training.max_steps=16", "training.sharding=full")
@@ -211,7 +211,7 @@ def test_a_run_goes_on_with_any_number_of_ranks_and_any_sharding(experiment, unb
     assert found == [(0, 1), (6, 2), (16, 3), (24, 2), (32, 1)]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_two_ranks_say_a_mistake_once(experiment, tmp_path):
     def errors(*overrides):
         ranks = start_ranks(2, tmp_path, *training(experiment, tmp_path / "run", *overrides))
@@ -281,7 +281,7 @@ def resume_unreadable(experiment, run, *overrides):
             assert str(error) == f"{checkpoint_path(run, 2)}/training.safetensors cannot be read"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("sharding", ["none", "full"])
 def test_a_checkpoint_that_only_the_second_rank_cannot_read_stops_both(experiment, tmp_path, sharding):
     train_tiny(experiment, tmp_path, *RUN, "training.max_steps=2")
@@ -367,7 +367,7 @@ def hang_on_the_second(said):
         said.write_text(str(error.value))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_rank_that_hangs_is_named(tmp_path):
     work_of_ranks(3, partial(hang_on_the_second, tmp_path / "said"))
     assert says((tmp_path / "said").read_text(), "rank-lost-connection", "Ranks 1 failed")

@@ -124,6 +124,7 @@ def test_ranks_and_machines_that_are_killed_or_join_leave_the_updates_as_they_ar
     assert_equals_unbroken(experiment, tmp_path / "unbroken", machines, stopped)
 
 
+@pytest.mark.thorough
 def test_a_restart_waits_for_a_rank_that_is_still_ending(experiment, tmp_path, monkeypatch):
     once = ["training.max_steps=1", "training.warmup_steps=1"]
     train_tiny(experiment, tmp_path, *once)

@@ -22,6 +22,7 @@ LENGTHS = np.full(64, 10)
 TINY = TransformerConfig(encoder_layers=1, decoder_layers=1, d_model=8, ffn_dim=8, num_heads=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("seconds_of_update", "num_timed"),
     [
@@ -50,6 +51,7 @@ def test_the_speed_is_that_of_the_timed_updates(monkeypatch, seconds_of_update, 
     assert found == pytest.approx(sum(labels for _, labels in timed) / taken)
 
 
+@pytest.mark.thorough
 def test_the_command_tells_what_all_updates_take_and_leaves_the_run_alone(experiment, tmp_path, capsys):
     settings = ["training.max_steps=900", "training.keep_last=5", "training.keep_best=2", "training.precision=bf16"]
     assert train.main([str(experiment), f"run_dir={tmp_path / 'run'}", *settings, "--estimate"]) == 0

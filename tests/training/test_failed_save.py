@@ -41,6 +41,7 @@ def no_room():
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.thorough
 def test_it_ends_the_run_which_then_goes_on_from_the_checkpoint_before(experiment, trained, tmp_path, failing, capsys):
     failing(6)
     assert cli.run(train_stage.main, [str(experiment), f"run_dir={tmp_path}"]) == 2
@@ -51,6 +52,7 @@ def test_it_ends_the_run_which_then_goes_on_from_the_checkpoint_before(experimen
     assert saved_steps(tmp_path) == saved_steps(trained)
 
 
+@pytest.mark.thorough
 def test_a_run_whose_last_checkpoint_fails_has_not_succeeded(experiment, tmp_path, failing, capsys):
     failing(12)
     assert cli.run(train_stage.main, [str(experiment), f"run_dir={tmp_path}", "training.metric=nll"]) == 2

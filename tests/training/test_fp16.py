@@ -59,6 +59,7 @@ def test_a_model_learns_in_fp16_as_in_fp32(optimizer, experiment, tmp_path):
     assert not [key for key in training_at(tmp_path / "fp32", 12) if key.startswith("scaler.")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("optimizer", "power", "at_least", "end"),
     [("adam", 22, 1, 11), *thorough_rows(("muon", 32, MOST_IN_A_ROW + 1, 22))],
@@ -93,6 +94,7 @@ def test_what_no_scale_cures_stops_the_run(experiment, tmp_path, capsys):
     assert says(error, "updates-not-finite", f" {MOST_IN_A_ROW_FP16} updates", f" {MOST_IN_A_ROW_FP16},", "")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_an_overflow_moves_nothing_and_halves_the_scale(optimizer, experiment):
     config = load_config(experiment, [f"training.optimizer={optimizer}", "training.clip_norm=1"])

@@ -22,6 +22,7 @@ def first_weights(experiment, run_dir, path, *overrides):
     return weights_at(train_tiny(experiment, run_dir, *STILL, f"training.initialise_from={path}", *overrides), 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["model", "checkpoints/step-00000010", *thorough("checkpoints/best")])
 def test_a_run_begins_with_the_weights_of_another(run, experiment, tmp_path, name):
     average.main([str(run), "checkpoints=2"])
@@ -42,6 +43,7 @@ def test_a_run_that_goes_on_does_not_begin_again(run, experiment, tmp_path):
     assert_same_weights(weights_at(tmp_path / "new", 12), weights_at(unbroken, 12))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "holder"), [("model", "model"), *thorough_rows(("checkpoints/best", "."))])
 def test_another_vocabulary_is_explained(run, experiment, tmp_path, capsys, name, holder):
     average.main([str(run)])
@@ -67,6 +69,7 @@ def test_a_configuration_that_was_edited_does_not_hide_that_the_model_is_another
     assert status == 2 and says(error, "weights-of-other-model", "model.num_heads: 2, now 4")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [*thorough("model"), "checkpoints/best"])
 @pytest.mark.parametrize(
     ("override", "change"),

@@ -40,6 +40,7 @@ def test_same_seed_same_weights_and_another_seed_others(experiment, trained, tmp
     assert any(not torch.equal(weight, other[name]) for name, weight in weights_at(trained, 12).items())
 
 
+@pytest.mark.thorough
 def test_the_seed_alone_draws_the_first_weights(experiment, tmp_path):
     def first_weights(name, seed):
         torch.manual_seed(len(name))  # whatever the process has drawn before
@@ -122,6 +123,7 @@ def test_a_signal_while_an_order_is_made_does_not_wait_for_it(experiment, tmp_pa
     assert_same_weights(weights_at(tmp_path / "run", 16), weights_at(unbroken, 16))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("stop", "settings"),
     [
@@ -165,6 +167,7 @@ def test_a_validation_that_a_signal_or_a_kill_prevented_is_made_up_for(
     assert_same_weights(weights_at(tmp_path / "broken", 12), weights_at(unbroken, 12))
 
 
+@pytest.mark.thorough
 def test_a_validation_killed_after_its_record_is_recorded_once(experiment, tmp_path, monkeypatch):
     arguments, real_update = [str(experiment), f"run_dir={tmp_path}", "training.max_steps=4"], loop.one_update
 
@@ -187,6 +190,7 @@ def test_a_validation_killed_after_its_record_is_recorded_once(experiment, tmp_p
     assert [record["step"] for record in log_records(tmp_path)] == [2, 4, 4]
 
 
+@pytest.mark.thorough
 def test_second_signal_stops_at_once_and_loses_nothing(experiment, trained, tmp_path, monkeypatch):
     real_update, updates = loop.one_update, []
 
@@ -205,6 +209,7 @@ def test_second_signal_stops_at_once_and_loses_nothing(experiment, trained, tmp_
     assert_same_weights(weights_at(run, 12), weights_at(trained, 12))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("metric", "keep_best", "keep_last"), [("nll", 3, 2), *thorough_rows(("chrf", 1, 3), ("bleu", 2, 1))]
 )
@@ -229,6 +234,7 @@ def test_the_best_few_and_the_last_few_checkpoints_stay(experiment, tmp_path, me
     assert progress.best_steps == [record["step"] for record in best]
 
 
+@pytest.mark.thorough
 def test_the_best_and_the_last_are_saved_besides_the_schedule_and_the_last_is_validated(experiment, tmp_path):
     # With a vanishing rate the first validation stays the best.
     arguments = [
@@ -287,6 +293,7 @@ def test_while_bleu_is_below_one_the_likelihood_decides_what_is_best(experiment)
     assert ranks == [[1], [2, 1], [2, 3], [4, 2], [4, 5], [6, 4]]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("metric", [*thorough("bleu", "chrf"), "nll"])
 def test_a_run_that_stopped_early_is_not_taken_up(experiment, tmp_path, capsys, metric):
     # With a vanishing rate nothing gets better after the first validation.
@@ -300,6 +307,7 @@ def test_a_run_that_stopped_early_is_not_taken_up(experiment, tmp_path, capsys, 
     assert "already trained, 12 updates" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_each_update_has_the_rate_of_its_step_and_counts_its_tokens(experiment, tmp_path):
     run = train_tiny(experiment, tmp_path / "run", "training.log_every=1", "training.max_steps=6")
     settings = load_config(run / "config.yaml").training

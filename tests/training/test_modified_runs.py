@@ -13,6 +13,7 @@ MODIFIERS = "training.modifiers={typos: 0.3, remove_end_punct: 0.3}"
 SETTINGS = (MODIFIERS, "training.schedule=constant", "training.keep_last=9")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("layout", ["padded", "packed"])
 def test_stopped_and_resumed_is_unbroken_bit_for_bit(experiment, tmp_path, layout):
     settings = (*SETTINGS, f"training.layout={layout}")
@@ -34,6 +35,7 @@ def test_a_run_keeps_its_modifiers(experiment, tmp_path, capsys):
 PROTECT = "training.modifiers={protect: 0.5}"
 
 
+@pytest.mark.thorough
 def test_a_model_that_learns_to_copy_has_the_pieces_for_it(experiment, tmp_path, capsys):
     status, error = status_and_error(train.main, experiment, f"run_dir={tmp_path / 'old'}", PROTECT, capsys=capsys)
     assert status == 2 and says(error, "protect-without-pieces", "0.5")

@@ -91,6 +91,7 @@ def test_an_update_that_is_not_finite_changes_nothing():
         assert not is_matrix(name) or torch.equal(optimizer.state[weight]["momentum"], momenta[name])
 
 
+@pytest.mark.thorough
 def test_stopped_and_resumed_is_unbroken_bit_for_bit(experiment, tmp_path):
     settings = ("training.optimizer=muon", "training.schedule=constant", "training.keep_last=9")
     unbroken = train_tiny(experiment, tmp_path / "unbroken", *settings, "training.max_steps=6")

@@ -150,6 +150,7 @@ def test_a_size_that_did_not_fit_is_not_tried_again(experiment, config):
     assert splits == [1] * 5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("layout", [*thorough("padded"), "packed"])
 def test_what_is_split_untried_is_learnt_as_if_it_had_been_tried(layout, experiment):
     """Dropout included."""
@@ -189,6 +190,7 @@ def test_parts_are_all_the_pairs_in_order_and_a_single_pair_stays_whole():
     assert [part.pairs_B.tolist() for part in parts] == [[0], [2], [1], [0]]
 
 
+@pytest.mark.thorough
 def test_once_the_memory_is_back_batches_are_whole_again(experiment, config, monkeypatch, capsys):
     """Tried again after 2 updates, then after 4; without an end of the lack, later and later."""
     monkeypatch.setattr(out_of_memory, "FIRST_WAIT", 2)

@@ -29,6 +29,7 @@ def changed(tmp_path):
     return run, [config, f"run_dir={run}", tokenizer]
 
 
+@pytest.mark.thorough
 def test_text_that_was_changed_in_mid_run_is_refused(changed, capsys):
     run, arguments = changed
     status, error = status_and_error(train.main, *arguments, capsys=capsys)

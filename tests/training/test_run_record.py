@@ -86,6 +86,7 @@ def test_a_damaged_record_is_said_and_kept(tmp_path, capsys, content):
     assert (tmp_path / "run.json").read_bytes() == content
 
 
+@pytest.mark.thorough
 def test_a_record_that_cannot_be_written_is_said_and_training_goes_on(experiment, tmp_path, capsys):
     train_tiny(experiment, tmp_path, "training.max_steps=1")
     (tmp_path / "run.json").unlink()
@@ -163,6 +164,7 @@ def run_dir(trained, tmp_path_factory):
     return run_dir
 
 
+@pytest.mark.thorough
 def test_every_file_is_named(run_dir, experiment):
     directories = [experiment.parent / "data", run_dir]
     found = [path.relative_to(top) for top in directories for path in top.rglob("*") if path.is_file()]

@@ -28,6 +28,7 @@ def test_the_log_is_that_of_a_run_that_reads_at_once(experiment, tmp_path, monke
     assert_same_weights(weights_at(tmp_path / "later", 12), weights_at(at_once, 12))
 
 
+@pytest.mark.thorough
 def test_a_signal_leaves_no_update_unread_and_the_log_goes_on(experiment, trained, tmp_path, monkeypatch):
     settings = (str(experiment), f"run_dir={tmp_path}", "training.log_every=1")
     real_update = loop.one_update
@@ -48,6 +49,7 @@ def test_a_signal_leaves_no_update_unread_and_the_log_goes_on(experiment, traine
     assert_same_weights(weights_at(tmp_path, 12), weights_at(trained, 12))
 
 
+@pytest.mark.thorough
 def test_a_signal_while_an_order_is_made_leaves_no_update_uncounted(experiment, tmp_path, monkeypatch):
     rarely = [f"training.{name}_every=100" for name in ("log", "validate", "save")]
     make, counted = Loader.order, []

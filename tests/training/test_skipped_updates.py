@@ -82,6 +82,7 @@ def rare(experiment, corpus):
     return next(piece for piece in pieces if len(bad_updates(experiment, corpus, piece, settings)) in (2, 3))
 
 
+@pytest.mark.thorough
 def test_bad_updates_are_skipped_counted_and_logged_and_the_run_goes_on(
     experiment, corpus, poisoned, rare, tmp_path, capsys
 ):
@@ -111,6 +112,7 @@ def test_bad_updates_are_skipped_counted_and_logged_and_the_run_goes_on(
     assert load_progress(checkpoint_path(tmp_path / "again", 10)).skipped == len(bad)
 
 
+@pytest.mark.thorough
 def test_too_many_in_a_row_stop_the_run_with_the_step_and_the_lines_of_the_text(
     experiment, corpus, poisoned, tmp_path, capsys
 ):

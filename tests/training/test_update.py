@@ -48,6 +48,7 @@ def same(one, other):
     return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("layout", ["padded", "packed"])
 def test_one_update_over_micro_batches_is_one_over_their_union(experiment, layout):
     config = load_config(experiment, ["model.dropout=0.0"])
@@ -112,6 +113,7 @@ class TestDropout:
         one, other = (self.weights_after(experiment, batches[:2], before=before) for before in (5, 6))
         assert same(one, other)
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("change", [{"step": 8}, {"seed": 9}])
     def test_another_step_or_seed_is_another(self, experiment, batches, change):
         assert not same(

@@ -216,6 +216,7 @@ def test_an_update_split_for_lack_of_memory_has_the_gradient_of_the_whole(make_c
     assert (by_split - by_whole).norm() <= 4 * BF16_ROUNDING * by_whole.norm()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compile", [True, False])
 def test_the_next_update_goes_on_after_one_that_was_split(corpus, gpu, compile):
     """Whatever of PyTorch's graphs, streams and memory the error has left behind."""

@@ -92,6 +92,7 @@ def scores(model, validation, config, smoothing=0.1):
     return validate(learner, [validation], Ranks())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tokens_per_batch", [60, *thorough(400, 100_000)])
 def test_nll_is_the_mean_over_all_target_tokens_whatever_the_batches(model, validation, config, tokens_per_batch):
     corpus, total, tokens = validation.corpus, 0.0, 0
@@ -128,6 +129,7 @@ def test_bleu_and_chrf_are_those_of_the_greedy_translations(model, validation, c
     assert translation and translations[0].startswith(translation)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("wanted", "decoded"),
     [(0, NUM_VALID), (5, 5), *thorough_rows((1, 1), (NUM_VALID, NUM_VALID), (5000, NUM_VALID))],
@@ -149,6 +151,7 @@ def test_only_the_first_sentences_are_translated_but_all_are_scored(
         assert scores_of(decoded + 1)["bleu"] < 99
 
 
+@pytest.mark.thorough
 def test_translations_are_no_longer_than_the_settings_let_them_be(model, validation, config, directory):
     sources = list(read_lines(directory.parent / "valid.en"))
     tight = config.model_copy(update={"decoding": config.decoding.model_copy(update={"max_extra_length": 0})})
@@ -158,6 +161,7 @@ def test_translations_are_no_longer_than_the_settings_let_them_be(model, validat
     assert scores(model, replace(validation, references=short), config)["bleu"] < 100
 
 
+@pytest.mark.thorough
 def test_the_language_chooses_the_tokeniser_of_bleu(model, validation, config):
     class Polyglot(Tokenizer):
         def decode_target(self, ids):
@@ -185,6 +189,7 @@ def test_training_goes_on_as_if_there_had_been_no_validation(model, validation, 
     assert all(torch.equal(old, new) for old, new in zip(weights, model.parameters(), strict=True))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("decay", [0.0, 0.5])
 def test_the_moving_average_is_validated_where_there_is_one_and_the_weights_are_back_afterwards(
     model, validation, config, decay
@@ -203,6 +208,7 @@ def test_the_moving_average_is_validated_where_there_is_one_and_the_weights_are_
     assert all(torch.equal(old, new) for old, new in averages)
 
 
+@pytest.mark.thorough
 def test_a_batch_that_does_not_fit_into_memory_is_split_and_the_scores_stay_the_same(
     model, validation, config, monkeypatch
 ):
@@ -230,6 +236,7 @@ def test_every_metric_that_can_be_chosen_is_measured_and_no_other(model, validat
     assert sorted(names) == sorted(VALIDATION_METRICS) == sorted(scores(model, validation, config).values)
 
 
+@pytest.mark.thorough
 def test_a_model_without_finite_numbers_has_a_bleu_of_zero(model, validation, config):
     broken = copy.deepcopy(model)
     with torch.no_grad():

@@ -44,6 +44,7 @@ def validations(monkeypatch):
     return done, noting.names
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("own", [PACKED, PADDED], ids=["packed", "padded"])
 def test_validations_after_the_first_compile_nothing_and_plan_no_attention(experiment, tmp_path, own, validations):
     """cuDNN's attention would make a plan for each shape."""
