@@ -175,7 +175,7 @@ def test_ratios_are_of_the_same_round(monkeypatch):
 ONCE = [*"--shape tiny --rounds 1 --threads 1 --warm-up 1 --updates 1 --device cpu".split()]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_prints_and_writes_what_it_measured(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(training_text, "NUM_PAIRS", 500)
     path = tmp_path / "new" / "speed.json"
@@ -194,7 +194,7 @@ def test_prints_and_writes_what_it_measured(monkeypatch, tmp_path, capsys):
     assert report["processor"] in printed
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_peer_that_computes_something_else_is_not_timed(monkeypatch):
     def changed(*arguments):
         weights = nn_transformer_weights(*arguments)

@@ -202,7 +202,7 @@ time.sleep(60)
     assert megabytes_of_session(process.pid) == 0
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_whole_race(model_dir, exported, text, tmp_path, capsys, monkeypatch):
     """Of two; what it prints is what it reports."""
     both = [

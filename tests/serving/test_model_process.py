@@ -128,7 +128,7 @@ def test_many_jobs_at_once_are_answered_as_one_alone(two_models):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("delay", [0.05, *thorough(0.0, 0.3, 1.0)])
+@pytest.mark.parametrize("delay", [0.05, *(pytest.param(delay, marks=pytest.mark.slow) for delay in (0.0, 0.3, 1.0))])
 def test_jobs_of_a_process_that_dies_are_answered_by_another(delay, two_models, caplog):
     jobs, were_done = [Job(LINES)] * 3, []
 

@@ -357,7 +357,7 @@ def killed_before(number, command):
     return status != 0
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_killed_before_any_change_of_the_disk_it_ends_with_the_same_bytes(model_dir, files, start):
     (files / "in").write_text("".join(CONTENT.splitlines(keepends=True)[:5]))  # two parts
     assert start(*SAMPLED, output="unbroken.gz") == 0
