@@ -21,7 +21,7 @@ STAGES = {
     "export": "writes a model in the format of another program",
     "evaluate": "scores a model on its test sets, or a file of translations",
     "report": "writes a page of HTML about runs: learning curves, scores, translations",
-    "plot": "draws attention, position encodings and masks",
+    "plot": "draws the attention of a model",
     "demo": "runs all stages from prepare to evaluate on a small synthetic corpus",
 }
 OTHERS = {

@@ -1,16 +1,14 @@
-"""The stage `plot`: draws the attention of a model, position encodings and masks."""
+"""The stage `plot`: draws the attention of a model."""
 
 import sys
 from collections.abc import Sequence
 
-from transformer_mt.reporting import plot_attention, plot_textbook
+from transformer_mt.reporting import plot_attention
 from transformer_mt.terminal import cli
 
 PICTURES = {
     "attention": plot_attention.ATTENTION,
     "self-attention": plot_attention.SELF_ATTENTION,
-    "positions": plot_textbook.POSITIONS,
-    "masks": plot_textbook.MASKS,
 }
 
 

@@ -36,9 +36,7 @@ If no installed font has a character, a warning says so.
 
 Each picture has its own --help:
   plot attention         this one; you can leave out the word `attention`
-  plot self-attention    the words to which a word attends
-  plot positions         position encodings
-  plot masks             which positions may attend to which"""
+  plot self-attention    the words to which a word attends"""
 
 _IN_A_ROW = 4  # up to so many maps are in one row; more are in a square
 
