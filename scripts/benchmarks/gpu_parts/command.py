@@ -4,15 +4,15 @@
     python scripts/benchmarks/gpu.py PART … --out FOLDER [--text SOURCE TARGET] [--precision bf16]
     python scripts/benchmarks/gpu.py all --device cpu --shape tiny --out FOLDER      a trial, in two minutes
 
-The parts:
+The parts, in this order, so that a short loan of a machine brings the most important first:
   numerics  errors of packed and padded features and gradients against fp64; the chunked loss against the plain one;
             decoding with and without CUDA graphs; search on the GPU against search on the CPU
-  profile   20 updates: time of each kernel, launches per update, the share of time in which the GPU is idle, tokens/s;
-            the two kernels of packed attention; the updates again, tuned by max-autotune
   train     ours, Hugging Face's Marian and nn.Transformer, with the base and the big model and 32,000 pieces: real
             target tokens/s. Peers run twice, with cuDNN's attention and without
-  learn     two minutes of training on a text: loss, BLEU on held-out pairs, tokens/s
+  profile   20 updates: time of each kernel, launches per update, the share of time in which the GPU is idle, tokens/s;
+            the two kernels of packed attention; the updates again, tuned by max-autotune
   decode    ours, CTranslate2 and Hugging Face, with batches of 1, 32 and 512 sentences, greedy and with beam 4
+  learn     two minutes of training on a text: loss, BLEU on held-out pairs, tokens/s
   curve     the loss over 300 updates, packed and compiled against padded, on the same pairs in the same order
 
 After each measurement, the command writes PART.json in FOLDER. It skips a part with a complete report: to repeat the
@@ -38,10 +38,10 @@ from transformer_mt.terminal import cli
 
 PARTS: dict[str, Callable[[Settings], Part]] = {
     "numerics": numerics.part,
-    "profile": profiling.part,
     "train": training.part,
-    "learn": learning.part,
+    "profile": profiling.part,
     "decode": decoding.part,
+    "learn": learning.part,
     "curve": curve.part,
 }
 NOT_IN_FP16 = {"numerics", "profile", "train", "learn", "curve"}
@@ -56,7 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     # SIGTERM, too, ends the measuring processes and removes the temporary directory.
     with cli.sigterm_raised(), tempfile.TemporaryDirectory() as temporary:
         settings = settings_of(arguments, arguments.work or Path(temporary))
-        return 0 if all([measure(name, settings) for name in names]) else 1
+        missing = [name for name in names if not measure(name, settings)]
+    if missing:
+        print(f"left: {', '.join(missing)}. Call the command again", flush=True)
+    return 1 if missing else 0
 
 
 def measure(name: str, settings: Settings) -> bool:
