@@ -179,7 +179,7 @@ def warn_if_long(chosen: Tuning, minutes: float) -> None:
     if chosen.seconds > 1.2 * 60 * minutes:  # numbers of updates are rounded
         print(
             f"warning: this machine is too slow for --minutes {minutes:g}: {chosen.max_steps:,} updates take about "
-            f"{duration(chosen.seconds)}. Stop other programs on it, or train on another machine",
+            f"{duration(chosen.seconds)}. Stop other programs on it, or give it more minutes",
             file=sys.stderr,
         )
 

@@ -279,7 +279,13 @@ def test_an_asker_who_goes_away_does_no_harm(two_models):
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(model.answer(Job(LINES)), 0.01)
-        assert model.pending == 0
+        asking = asyncio.create_task(model.answer(LONG))
+        await asyncio.sleep(0.1)
+        asking.cancel()
+        await asyncio.sleep(0.01)
+        assert model.pending == len(LONG.texts), "the process is still busy with it"
+        await asyncio.wait([asking])
+        assert asking.cancelled() and model.pending == 0
         return await model.answer(SHORT)
 
     assert texts(served(two_models[:1], use)) == texts(*expected(two_models[0], SHORT))

@@ -118,9 +118,9 @@ def translate_markdown(text: str, translate: Translate, languages: tuple[str, st
         {bisect(document.starts, one.lines[0][0]) + text.count("\n", 0, begin) for one in document.left}
     ):
         _log.warning(
-            "warning: %d texts stay in the source language, because their markup has no place in the translation; they "
-            "begin on these lines: %s",
-            len(document.left),
+            "warning: %s in the source language, because the translation is empty, or the markup has no place in it; "
+            "lines: %s",
+            "1 text stays" if len(document.left) == 1 else f"{len(document.left)} texts stay",
             ", ".join(map(str, lines[:20])) + ", …" * (len(lines) > 20),
         )
     return text[:begin] + translated

@@ -266,10 +266,12 @@ class _Process:
         self._jobs[number] = future
         self._sender.submit(self._send, (number, job))
         try:
-            return await future
+            return await asyncio.shield(future)
         except asyncio.CancelledError:
             if self.is_alive:
                 self._sender.submit(self._send, (number, None))
+            await asyncio.wait([future])  # until the process has given the job up, it counts as pending
+            future.exception()  # asked for, as asyncio logs an error that nobody has seen
             raise
 
     async def end(self) -> None:

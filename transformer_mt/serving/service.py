@@ -106,7 +106,7 @@ class Service:
         )
         answering.add_done_callback(partial(self._answered, size))
         leaving = asyncio.create_task(_client_leaves(request))
-        # After a timeout, the sentences count as waiting until the model process has given the job up.
+        # Until the model process has answered the job or given it up, the sentences count as waiting.
         await asyncio.wait((answering, leaving), timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED)
         has_left = leaving.done()
         leaving.cancel()

@@ -11,8 +11,8 @@ The parts, in this order, so that a short loan of a machine brings the most impo
             target tokens/s. Peers run twice, with cuDNN's attention and without
   profile   20 updates: time of each kernel, launches per update, the share of time in which the GPU is idle, tokens/s;
             the two kernels of packed attention; the updates again, tuned by max-autotune
-  decode    ours, CTranslate2 and Hugging Face, with batches of 1, 32 and 512 sentences, greedy and with beam 4
   learn     two minutes of training on a text: loss, BLEU on held-out pairs, tokens/s
+  decode    ours, CTranslate2 and Hugging Face, with batches of 1, 32 and 512 sentences, greedy and with beam 4
   curve     the loss over 300 updates, packed and compiled against padded, on the same pairs in the same order
 
 After each measurement, the command writes PART.json in FOLDER. It skips a part with a complete report: to repeat the
@@ -40,8 +40,8 @@ PARTS: dict[str, Callable[[Settings], Part]] = {
     "numerics": numerics.part,
     "train": training.part,
     "profile": profiling.part,
-    "decode": decoding.part,
     "learn": learning.part,
+    "decode": decoding.part,
     "curve": curve.part,
 }
 NOT_IN_FP16 = {"numerics", "profile", "train", "learn", "curve"}
