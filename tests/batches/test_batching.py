@@ -131,7 +131,7 @@ def test_to_a_device_and_back_is_the_same(make_corpus: MakeCorpus, name: str) ->
     corpus = make_corpus(*lognormal(20, seed=9))
     device = torch.device(name)
     batch = collate(corpus, np.arange(20))
-    moved = batch.to(device)
+    moved = batch.to(device).to(device)  # validation moves a batch, and the loss moves it again
     assert moved.source_BS.device.type == device.type
     assert_same(moved.to(torch.device("cpu")), batch)
 

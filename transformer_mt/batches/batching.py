@@ -160,7 +160,7 @@ class Batch:
 def tensors_on(device: torch.device, batch: Any) -> dict[str, Any]:
     """Copy the tensors of a batch, except pairs_B, to a device. CUDA copies while it computes."""
     tensors = {name: ids for name, ids in vars(batch).items() if isinstance(ids, Tensor) and name != "pairs_B"}
-    if device.type != "cuda":
+    if device.type != "cuda" or any(ids.is_cuda for ids in tensors.values()):
         return {name: ids.to(device) for name, ids in tensors.items()}
     # A copy from memory that is not pinned would wait for the work queued on the device.
     return {name: ids.pin_memory().to(device, non_blocking=True) for name, ids in tensors.items()}
