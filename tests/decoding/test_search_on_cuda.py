@@ -58,7 +58,9 @@ def test_searches_of_a_model_in_fp64_find_the_same(search, tiny_model, sources):
     ids=str,
 )
 def test_translations_in_fp32_are_those_of_the_cpu(decoding, tiny_model):
-    """Of 200 sentences in batches of many shapes. Only where two are equally good, to rounding, may the other win."""
+    """Of 200 sentences in batches of many shapes. Where two beginnings are equally good, to rounding, the search may
+    keep the other one, and then all that follows is another: in at most four sentences.
+    """
     model = tiny_model(WORDS, **SIZES).float()
     generator = torch.Generator().manual_seed(1)
     lengths = torch.randint(1, 40, (200,), generator=generator).tolist()
@@ -84,5 +86,6 @@ def test_translations_in_fp32_are_those_of_the_cpu(decoding, tiny_model):
         assert len(found) == len(expected)
         same += [each.tokens for each in found] == [each.tokens for each in expected]
         for one, other in zip(found, expected, strict=True):
-            assert one.score == pytest.approx(other.score, rel=1e-4, abs=1e-4)
+            if one.tokens == other.tokens:
+                assert one.score == pytest.approx(other.score, rel=1e-4, abs=1e-4)
     assert same >= 196

@@ -10,6 +10,7 @@ D model width  K width of a head  L layers  X sentences times heads  V vocabular
 """
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -120,8 +121,11 @@ class CudaCapture:
         graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
         try:
             result = step()
-        finally:
-            graph.capture_end()
+        except BaseException:
+            with warnings.catch_warnings(action="ignore"):  # that the graph is empty
+                graph.capture_end()
+            raise
+        graph.capture_end()
 
         def replay() -> Tensor:
             graph.replay()
