@@ -1,7 +1,6 @@
 """The chunked cross-entropy equals the plain formula of the loss, gradients included."""
 
 import math
-import shutil
 
 import pytest
 import torch
@@ -13,9 +12,7 @@ from transformer_mt.kernels import cross_entropy
 from transformer_mt.kernels.cross_entropy import (
     TILE_ROWS,
     chunked_cross_entropy,
-    compiled_softmax_and_gradient,
     equal_chunks,
-    fused_softmax_and_gradient,
     softmax_and_gradient,
 )
 from transformer_mt.training.loss import LossSums, label_smoothed
@@ -198,42 +195,14 @@ def formula(logits_NV, labels_N1, smoothing):
 
 
 @smoothings
-@pytest.mark.parametrize("form", [softmax_and_gradient, fused_softmax_and_gradient])
 @pytest.mark.parametrize("scale", [1.0, 30.0])
-def test_both_forms_of_the_softmax_and_its_gradient_equal_the_formula(form, scale, smoothing):
+def test_the_softmax_and_its_gradient_equal_the_formula(scale, smoothing):
     generator = torch.Generator().manual_seed(1)
     logits_NV = scale * torch.randn(N, 40, generator=generator)
     labels_N1 = torch.randint(40, (N, 1), generator=generator)
-    ours = form(logits_NV.clone(), labels_N1, smoothing)
+    ours = softmax_and_gradient(logits_NV.clone(), labels_N1, smoothing)
     for our, exact in zip(ours, formula(logits_NV, labels_N1, smoothing), strict=True):
         torch.testing.assert_close(our.double(), exact, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_fused_form_writes_the_gradient_in_place_of_the_logits(dtype):
-    logits_NV = torch.randn(N, V).to(dtype)
-    *_, gradient_NV = fused_softmax_and_gradient(logits_NV, torch.ones(N, 1, dtype=torch.long), 0.1)
-    assert gradient_NV.dtype == dtype
-    assert gradient_NV.data_ptr() == logits_NV.data_ptr()
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="on a CPU it is compiled by g++")
-@pytest.mark.thorough
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_compiled_it_computes_the_same_in_place_and_once_for_any_number_of_rows(dtype):
-    generator = torch.Generator().manual_seed(1)
-    torch._dynamo.reset()
-    for num_rows in (N, 3, 2 * N):
-        logits_NV = (10 * torch.randn(num_rows, 40, generator=generator)).to(dtype)
-        labels_N1 = torch.randint(40, (num_rows, 1), generator=generator)
-        plain = softmax_and_gradient(logits_NV.clone(), labels_N1, 0.1)
-        with torch.compiler.set_stance("default" if num_rows == N else "fail_on_recompile"):
-            compiled = compiled_softmax_and_gradient(logits_NV, labels_N1, 0.1)
-        assert [tensor.dtype for tensor in compiled] == [torch.float32, torch.float32, dtype]
-        assert compiled[-1].data_ptr() == logits_NV.data_ptr()
-        rounded = 1e-6 if dtype == torch.float32 else 2**-7
-        torch.testing.assert_close(compiled[:2], plain[:2], rtol=1e-6, atol=1e-6)
-        torch.testing.assert_close(compiled[-1], plain[-1], rtol=rounded, atol=1e-6)
 
 
 def test_features_in_half_precision_come_close(chunks, inputs):

@@ -1,4 +1,4 @@
-"""Attention in tiles of 32 words is the plain formula's, with its gradients; seen by Triton's interpreter."""
+"""Attention in small tiles is the plain formula's, with its gradients; seen by Triton's interpreter."""
 
 import importlib.util
 import math
@@ -69,8 +69,8 @@ def test_its_output_and_gradients_are_those_of_the_formula(tmp_path):
     generator = torch.Generator().manual_seed(1)
     cases = {name: arguments(*case, generator) for name, case in CASES.items()}
     torch.save(list(cases.values()), tmp_path / "cases.pt")
-    script = ROOT / "tests" / "helpers" / "interpreted_attention.py"
-    interpreter = start(tmp_path, "interpreter", script, tmp_path / "cases.pt", tmp_path / "results.pt")
+    script = ROOT / "tests" / "helpers" / "interpreted.py"
+    interpreter = start(tmp_path, "interpreter", script, "attention", tmp_path / "cases.pt", tmp_path / "results.pt")
     assert ended(interpreter) == [0], said(interpreter)
     results = torch.load(tmp_path / "results.pt", weights_only=True)
     for (name, case), ours in zip(cases.items(), results, strict=True):
@@ -84,12 +84,32 @@ def test_its_output_and_gradients_are_those_of_the_formula(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("longest", "width", "short"), [(512, 64, True), (256, 128, True), (513, 64, False), (40, 48, False)]
+    ("lengths", "width", "short"),
+    [
+        ([256], 64, True),
+        ([257], 64, False),
+        ([2000] + [20] * 10, 128, True),
+        ([2000] + [20] * 3, 64, False),
+        ([40], 48, False),
+    ],
+    ids=str,
 )
-def test_long_segments_and_odd_widths_are_left_to_flash_attention(monkeypatch, longest, width, short):
+def test_what_is_usually_long_and_odd_widths_are_left_to_flash_attention(monkeypatch, lengths, width, short):
+    """One long sentence among short ones changes nothing."""
     monkeypatch.setattr(packed_attention, "HAS_TRITON", True)
-    offsets = offsets_of([longest])
-    assert are_short(Segments(offsets, offsets, longest, longest, causal=False), width) is short
-    assert not are_short(Segments(offsets, offsets, 10, 600, causal=False), width)
+    offsets = F.pad(torch.tensor(lengths).cumsum(0).int(), (1, 0))
+    segments = Segments(offsets, offsets, max(lengths), max(lengths), causal=False)
+    query_NHK = torch.empty(sum(lengths), 2, width)
+    assert are_short(segments, query_NHK) is short
     monkeypatch.setattr(packed_attention, "HAS_TRITON", False)
-    assert not are_short(Segments(offsets, offsets, longest, longest, causal=False), width)
+    assert not are_short(segments, query_NHK)
+
+
+@pytest.mark.skipif(not HAS_TRITON, reason="Triton (in the extra `dev`, and with PyTorch for CUDA) is not installed")
+@pytest.mark.parametrize(("lengths", "tile"), [([15] * 40, 32), ([16] * 40, 64), ([500] + [3] * 50, 32)], ids=str)
+def test_tiles_fit_the_usual_length(lengths, tile):
+    from transformer_mt.kernels.short_attention import _constants  # needs Triton
+
+    offsets = F.pad(torch.tensor(lengths).cumsum(0).int(), (1, 0))
+    chosen = _constants(torch.empty(sum(lengths), 2, 64), offsets, causal=False, window=0)
+    assert chosen["TILE"] == tile

@@ -5,8 +5,8 @@ Parts of a model are replaced by class, and functions of training and search by 
 N packed tokens  B sentences  S, T positions  D model width  H heads  K width of a head
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, assert_never
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, assert_never
 
 import torch
 from torch import Tensor, nn
@@ -19,16 +19,45 @@ from transformer_mt.base.memory import machine_memory
 from transformer_mt.kernels import top_words
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
 from transformer_mt.kernels.matmul import Dropout, Linear, linear, linear_maps, linear_relu
-from transformer_mt.kernels.packed_attention import Segments, packed_self_attention
+from transformer_mt.kernels.packed_attention import HAS_TRITON, Segments, packed_self_attention
 from transformer_mt.models.attention import Memory, MultiHeadAttention, Sight
 from transformer_mt.models.convolutional import Convolutional
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layouts import unpadded
 from transformer_mt.models.rnn import Rnn
-from transformer_mt.models.transformer import FeedForward, Transformer
+from transformer_mt.models.transformer import FeedForward, Residual, Transformer
 from transformer_mt.models.variants import VariedAttention, VariedTransformer
 from transformer_mt.settings.model_settings import ConvolutionalConfig, ModelConfig, RnnConfig, TransformerConfig
 from transformer_mt.settings.section import Kernels
+
+
+class Summed(NamedTuple):
+    """What a sub-layer and its residual sum make of packed sentences on a GPU, in two types."""
+
+    full_ND: Tensor
+    """fp32, for the next sum."""
+    rounded_ND: Tensor
+    """For the next product."""
+
+
+class FastResidual(Residual):
+    """Computes dropout, sum and norm of packed sentences by one kernel on GPUs."""
+
+    def forward(self, x_BTD: Tensor | Summed, sublayer: Callable[[Tensor], Tensor]) -> Any:
+        """Between layers of packed sentences, a Summed takes the place of a tensor."""
+        if isinstance(x_BTD, Tensor):
+            if not x_BTD.is_cuda or x_BTD.dim() > 2 or self.pre_norm or not HAS_TRITON:
+                return super().forward(x_BTD, sublayer)
+            x_BTD = Summed(x_BTD, x_BTD)
+        from transformer_mt.kernels.residual_norm import residual_norm
+
+        dropout, norm = self.dropout.p if self.training else 0.0, self.norm
+        sublayer_ND = sublayer(x_BTD.rounded_ND)
+        return Summed(*residual_norm(x_BTD.full_ND, sublayer_ND, norm.weight, norm.bias, norm.eps, dropout))
+
+
+def rounded(x: Tensor | Summed) -> Tensor:
+    return x.rounded_ND if isinstance(x, Summed) else x
 
 
 class FastFeedForward(FeedForward):
@@ -74,6 +103,12 @@ class FastVariedAttention(VariedAttention):
 class FastTransformer(VariedTransformer):
     """Computes the keys and values of packed sources for all layers in one product."""
 
+    def encode(self, x_BSD: Tensor, see: Sight) -> Tensor:
+        return rounded(super().encode(x_BSD, see))
+
+    def decode(self, x_BTD: Tensor, sights: Sequence[Sight], memories: list[Memory]) -> Tensor:
+        return rounded(super().decode(x_BTD, sights, memories))
+
     def memories(self, memory_BSD: Tensor, see: Sight) -> list[Memory]:
         if not isinstance(see, Segments):
             return super().memories(memory_BSD, see)
@@ -99,6 +134,7 @@ def real_features(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -
 FASTER: dict[type[nn.Module], type[nn.Module]] = {
     nn.Linear: Linear,
     nn.Dropout: Dropout,
+    Residual: FastResidual,
     FeedForward: FastFeedForward,
     MultiHeadAttention: FastMultiHeadAttention,
     VariedAttention: FastVariedAttention,

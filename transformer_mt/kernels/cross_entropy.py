@@ -6,7 +6,6 @@ N target tokens  D model width  V vocabulary
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from transformer_mt.base.languages import PAD
+from transformer_mt.kernels.packed_attention import HAS_TRITON
 
 # The most tokens of a chunk. Logits of fewer tokens fit better into caches; but each chunk adds to the complete
 # gradient of the output matrix, VD, which is as large as the logits of D tokens.
@@ -74,36 +74,13 @@ def softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float)
     return log_sum_N1, label_logit_N1, gradient_NV.to(gradient_type)
 
 
-def fused_softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns what `softmax_and_gradient` returns; the gradient replaces the logits, in their type.
+def softmax_and_gradient_of(device: torch.device) -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]:
+    """`softmax_and_gradient`, for a GPU in one kernel, which needs no other NV of memory."""
+    if device.type != "cuda" or not HAS_TRITON:
+        return softmax_and_gradient
+    from transformer_mt.kernels.softmax_gradient import softmax_and_gradient_on_gpu
 
-    Each value depends on its own row only, and replaces the value that was read. So the compiler makes one kernel,
-    which reads the logits twice (for maximum and sum, then for the probabilities), and needs no other NV of memory.
-    """
-    in_fp32_NV = logits_NV.float()
-    is_label_NV = torch.arange(logits_NV.shape[1], device=logits_NV.device) == labels_N1
-    label_logit_N1 = torch.where(is_label_NV, in_fp32_NV, 0.0).sum(dim=-1, keepdim=True)
-    top_logit_N1 = in_fp32_NV.amax(dim=-1, keepdim=True)
-    exps_NV = (in_fp32_NV - top_logit_N1).exp()
-    exps_sum_N1 = exps_NV.sum(dim=-1, keepdim=True)
-    probs_NV = exps_NV / exps_sum_N1
-    gradient_NV = logits_NV.copy_(torch.where(is_label_NV, probs_NV - (1 - smoothing), probs_NV))
-    return top_logit_N1 + exps_sum_N1.log(), label_logit_N1, gradient_NV
-
-
-def compiled_softmax_and_gradient(
-    logits_NV: Tensor, labels_N1: Tensor, smoothing: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns what `fused_softmax_and_gradient` returns, by one kernel, compiled once for any number of rows."""
-    for rows in (logits_NV, labels_N1):
-        torch._dynamo.maybe_mark_dynamic(rows, 0)
-    return _compiled()(logits_NV, labels_N1, smoothing)
-
-
-@cache
-def _compiled() -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]:
-    # Without the option, a first batch of few rows would lead to several kernels, also for all later batches.
-    return torch.compile(fused_softmax_and_gradient, dynamic=False, options={"split_reductions": False})
+    return softmax_and_gradient_on_gpu
 
 
 class _ChunkedCrossEntropy(Function):
@@ -127,7 +104,7 @@ class _ChunkedCrossEntropy(Function):
             output_gradient_VD = (-share * features_sum_D).repeat(len(output_VD), 1)
 
         log_sums, label_logits = [features_sum_D.new_zeros(0, 1)], [features_sum_D.new_zeros(0, 1)]
-        to_gradient = compiled_softmax_and_gradient if features_ND.is_cuda else softmax_and_gradient
+        to_gradient = softmax_and_gradient_of(features_ND.device)
         for start in range(0, len(labels_N), chunk):
             rows = slice(start, start + chunk)
             logits_NV = F.linear(features_ND[rows], weight_VD)

@@ -82,7 +82,7 @@ def _mask(near: Near, block: int, rest: int) -> Tensor:
 
 
 HAS_TRITON = find_spec("triton") is not None  # it comes with PyTorch for CUDA, except on Windows
-SHORT = 512  # the longest segment that is computed in tiles of 32 words
+SHORT = 256  # words of a segment, on average, up to which our kernels are faster than FlashAttention
 SHORT_WIDTHS = (16, 32, 64, 128)  # of heads; a tile's sides are powers of two
 
 
@@ -113,10 +113,10 @@ class Segments:
 def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)) V (eq. 1) of sentences that are packed end to end, each separately; NHK.
 
-    CUDA uses tiles of 32 words if all segments are short, else FlashAttention (only fp16 and bf16); CPUs the formula.
+    CUDA uses our kernels if most segments are short, else FlashAttention (only fp16 and bf16); CPUs the formula.
     """
     if query_NHK.is_cuda:
-        if not are_short(segments, query_NHK.shape[-1]):
+        if not are_short(segments, query_NHK):
             return _flash_attention(query_NHK, key_MHK, value_MHK, segments)
         from transformer_mt.kernels.short_attention import short_attention
 
@@ -129,7 +129,7 @@ def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Ten
 
 def packed_self_attention(rows_N3HK: Tensor, segments: Segments) -> Tensor:
     """`variable_length_attention` of queries, keys and values that are in one tensor; NHK."""
-    if rows_N3HK.is_cuda and are_short(segments, rows_N3HK.shape[-1]):
+    if rows_N3HK.is_cuda and are_short(segments, rows_N3HK[:, 0]):
         from transformer_mt.kernels.short_attention import short_self_attention
 
         return short_self_attention(rows_N3HK, segments)
@@ -137,9 +137,10 @@ def packed_self_attention(rows_N3HK: Tensor, segments: Segments) -> Tensor:
     return variable_length_attention(query_NHK, key_NHK, value_NHK, segments)
 
 
-def are_short(segments: Segments, width: int) -> bool:
-    """Whether `short_attention` supports these segments with heads of that width."""
-    return HAS_TRITON and max(segments.max_queries, segments.max_keys) <= SHORT and width in SHORT_WIDTHS
+def are_short(segments: Segments, query_NHK: Tensor) -> bool:
+    """Whether `short_attention` supports these heads, and most segments are short. One long one matters little."""
+    num_rows, _, width = query_NHK.shape
+    return HAS_TRITON and width in SHORT_WIDTHS and num_rows <= SHORT * (len(segments.query_offsets) - 1)
 
 
 def _flash_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:

@@ -1,7 +1,8 @@
 """Attention of short sentences that are packed end to end, in tiles of a fitting size. For GPUs; in Triton.
 
 FlashAttention computes 128 queries by 128 keys of one sentence at a time: a sentence of 25 words fills 4 % of such a
-tile. Here a tile is 32 by 32. Otherwise it is the same algorithm (Dao et al. 2022, arXiv 2205.14135): the scores of a
+tile. Here a tile is 32 by 32, or 64 by 64 for longer
+sentences. Otherwise it is the same algorithm (Dao et al. 2022, arXiv 2205.14135): the scores of a
 tile are never in memory, the softmax is accumulated over tiles, and the backward pass computes the weights again, from
 the logarithm of the sum that the forward pass has saved. Sums have a fixed order, so results can be repeated.
 
@@ -21,7 +22,9 @@ from torch.library import triton_op, wrap_triton
 from transformer_mt.kernels.packed_attention import Segments
 from transformer_mt.kernels.short_attention_kernels import backward_kernel, forward_kernel, self_backward_kernel
 
-TILE = 32
+# A side of a tile, for sentences with fewer words on average than USUAL and for others. On an H200, self-attention of
+# 14 words on average takes 0.19 ms with 32 and 0.34 ms with 64; of 27 words 0.22 and 0.19; of 70 words 0.30 and 0.20.
+SMALL_TILE, TILE, USUAL = 32, 64, 16
 # Rows that a program writes. One program computes a complete sentence of up to 128 words. Several programs share a
 # longer one, so that the GPU does not wait for the program with the longest sentence.
 PART = 128
@@ -91,7 +94,7 @@ def _mixed(
         value_MHK.stride(0),
         num_queries,
         num_heads * width,
-        **_constants(width, causal, window),
+        **_constants(query_NHK, query_offsets, causal, window),
     )
     return mixed_NHK, log_sum_HN
 
@@ -138,7 +141,7 @@ def _backward(
         num_queries,
         num_heads * width,
         num_heads * width,
-        **_constants(width, causal, window),
+        **_constants(query_NHK, query_offsets, causal, window),
     )
     return query_gradient_NHK, key_gradient_MHK, value_gradient_MHK
 
@@ -169,7 +172,7 @@ def _self_backward(
         gradient_NHK.stride(0),
         num_rows,
         num_heads * width,
-        **_constants(width, causal, window),
+        **_constants(mixed_NHK, offsets, causal, window),
     )
     return rows_gradient_N3HK
 
@@ -192,16 +195,19 @@ _forward.register_autograd(_gradients, setup_context=_keep)
 _self_forward.register_autograd(_self_gradients, setup_context=_keep)
 
 
-def _constants(width: int, causal: bool, window: int) -> dict[str, Any]:
+def _constants(query_NHK: Tensor, offsets: Tensor, causal: bool, window: int) -> dict[str, Any]:
     """The constants for which a kernel is compiled."""
+    num_queries, _, width = query_NHK.shape
+    is_small = num_queries < USUAL * (len(offsets) - 1)
+    num_warps = max(1, width // 32) if is_small else max(4, width // 16)  # as many as have registers for a tile's sums
     return {
         "CAUSAL": causal,
         "WINDOW": window,
         "SCALE": 1 / math.sqrt(width),
         "K": width,
-        "TILE": TILE,
+        "TILE": SMALL_TILE if is_small else TILE,
         "PART": PART,
-        "num_warps": 1 if width <= 32 else 2 if width <= 64 else 4,  # the fewest whose registers hold a tile's sums
+        "num_warps": num_warps,
         "num_stages": 1,
     }
 

@@ -193,10 +193,14 @@ def backward_kernel(
             )
             value_gradient_SK += tl.dot(tl.trans(weight_QS.to(gradient_QK.dtype)), gradient_QK, input_precision="ieee")
             key_gradient_SK += tl.dot(tl.trans(score_gradient_QS.to(query_QK.dtype)), query_QK, input_precision="ieee")
+            if num_keys <= TILE:  # no query sees another tile
+                query_gradient_QK = tl.dot(score_gradient_QS.to(key_SK.dtype), key_SK, input_precision="ieee") * SCALE
+                _write_rows(query_gradient, query_gradient_QK, query_start, num_queries, written_stride, K, TILE)
         _write_rows(key_gradient, key_gradient_SK * SCALE, key_start, num_keys, written_stride, K, TILE)
         _write_rows(value_gradient, value_gradient_SK, key_start, num_keys, written_stride, K, TILE)
 
-    for query_start in range(part * PART, tl.minimum(part * PART + PART, num_queries), TILE):
+    end_query = tl.where(num_keys <= TILE, 0, tl.minimum(part * PART + PART, num_queries))
+    for query_start in range(part * PART, end_query, TILE):
         query_QK = _rows(query, query_start, num_queries, query_stride, K, TILE)
         gradient_QK = _rows(gradient, query_start, num_queries, gradient_stride, K, TILE)
         mixed_QK = _rows(mixed, query_start, num_queries, mixed_stride, K, TILE)

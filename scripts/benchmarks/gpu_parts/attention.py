@@ -37,7 +37,7 @@ def measure(_: str, settings: Settings) -> Figures:
             torch.randn(count, heads, width, dtype=device.dtype, device=device.torch_device, requires_grad=True)
             for count in (rows[0], rows[1], rows[1])
         ]
-        figures[name] = {kernel: times(inputs, segments, device) for kernel in kernels(segments, width, device)}
+        figures[name] = {kernel: times(inputs, segments, device) for kernel in kernels(segments, inputs[0])}
     return figures
 
 
@@ -61,19 +61,19 @@ def kinds_of(batch: PackedBatch) -> Iterator[tuple[str, Segments]]:
     yield "across", Segments(target, source, longest, longest, causal=False)
 
 
-def kernels(segments: Segments, width: int, device: Device) -> Iterator[str]:
+def kernels(segments: Segments, query_NHK: Tensor) -> Iterator[str]:
     """Set which kernel computes, one after the other, and name it. On a CPU there is only the plain formula."""
-    if device.torch_device.type == "cpu":
+    if not query_NHK.is_cuda:
         yield "plain"
         return
-    longest = packed_attention.SHORT
+    short = packed_attention.SHORT
     try:
-        if are_short(segments, width):
-            yield "tiles of 32"
+        if are_short(segments, query_NHK):
+            yield "ours"
         packed_attention.SHORT = 0
         yield "FlashAttention"
     finally:
-        packed_attention.SHORT = longest
+        packed_attention.SHORT = short
 
 
 def times(inputs: list[Tensor], segments: Segments, device: Device) -> Figures:

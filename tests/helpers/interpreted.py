@@ -1,8 +1,9 @@
-"""Computes `short_attention` and its gradients without a GPU, by Triton's interpreter; a process of its own.
+"""Computes what the kernels for GPUs compute, without a GPU, by Triton's interpreter; a process of its own.
 
-usage: interpreted_attention.py CASES RESULTS. Both files are PyTorch's: a list of arguments in order, the gradient of
-the output behind them; and a list of the output and the gradients of queries, keys and values. Where those come from
-the same words, `short_self_attention`'s follow.
+usage: interpreted.py attention|norm|loss CASES RESULTS. Both files are PyTorch's: a list of arguments in order, and
+a list of results. For attention and norm, the gradients of the outputs come last in a case, and the gradients of its
+first arguments follow the outputs in a result. Where queries and keys come from the same words, what
+`short_self_attention` computes follows.
 """
 
 import os
@@ -39,11 +40,15 @@ patched, interpreter._patch_lang_tensor = interpreter._patch_lang_tensor, patch_
 interpreter.InterpreterBuilder.create_dot = product
 torch.library.wrap_triton = lambda kernel: kernel  # it takes compiled kernels only
 
+from transformer_mt.kernels import residual_norm  # noqa: E402
 from transformer_mt.kernels.packed_attention import Segments  # noqa: E402
 from transformer_mt.kernels.short_attention import short_attention, short_self_attention  # noqa: E402
+from transformer_mt.kernels.softmax_gradient import softmax_and_gradient_on_gpu  # noqa: E402
+
+residual_norm.PROGRAMS = 3  # so that each has several tiles
 
 
-def computed(query_NHK, key_MHK, value_MHK, *others):
+def attention(query_NHK, key_MHK, value_MHK, *others):
     *segments, gradient_NHK = others
     inputs = [x.requires_grad_() for x in (query_NHK, key_MHK, value_MHK)]
     mixed_NHK = short_attention(*inputs, Segments(*segments))
@@ -57,5 +62,19 @@ def computed(query_NHK, key_MHK, value_MHK, *others):
     return results
 
 
-cases, results = sys.argv[1:]
-torch.save([computed(*case) for case in torch.load(cases, weights_only=True)], results)
+def norm(x_ND, sublayer_ND, weight_D, bias_D, dropout, seed, gradient_ND, rounded_gradient_ND):
+    torch.manual_seed(seed)
+    inputs = [x.requires_grad_() for x in (x_ND, sublayer_ND, weight_D, bias_D)]
+    outputs = residual_norm.residual_norm(*inputs, 1e-5, dropout)
+    gradients = torch.autograd.grad(outputs, inputs, (gradient_ND, rounded_gradient_ND))
+    return [*(x.detach() for x in outputs), *gradients]
+
+
+def loss(logits_NV, labels_N1, smoothing):
+    log_sum_N1, label_logit_N1, gradient_NV = softmax_and_gradient_on_gpu(logits_NV, labels_N1, smoothing)
+    assert gradient_NV is logits_NV, "the gradient is where the logits were"
+    return [log_sum_N1, label_logit_N1, gradient_NV]
+
+
+computed = {"attention": attention, "norm": norm, "loss": loss}[sys.argv[1]]
+torch.save([computed(*case) for case in torch.load(sys.argv[2], weights_only=True)], sys.argv[3])
