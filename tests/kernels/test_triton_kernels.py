@@ -27,12 +27,12 @@ def interpreted(kind, cases, directory):
     return torch.load(directory / "results.pt", weights_only=True)
 
 
-def norm_case(num_rows, width, dtype, dropout, seed=1):
+def norm_case(num_rows, width, dtype, dropout, seed=1, number=0):
     generator = torch.Generator().manual_seed(num_rows)
     x_ND, sublayer_ND, gradient_ND, rounded_gradient_ND = torch.randn(4, num_rows, width, generator=generator)
     weight_D, bias_D = torch.randn(2, width, generator=generator)
     of_sublayer = sublayer_ND.to(dtype), weight_D, bias_D
-    return [x_ND, *of_sublayer, dropout, seed, gradient_ND, rounded_gradient_ND.to(dtype)]
+    return [x_ND, *of_sublayer, dropout, seed, number, gradient_ND, rounded_gradient_ND.to(dtype)]
 
 
 def test_norms_of_sums_and_their_gradients_are_those_of_the_formula(tmp_path):
@@ -41,7 +41,7 @@ def test_norms_of_sums_and_their_gradients_are_those_of_the_formula(tmp_path):
     types = (torch.float32, 1e-6), (torch.bfloat16, 0.005)  # the interpreter cuts bf16 off, to 2^-8
     cases = [norm_case(*size, dtype, dropout) for size in sizes for dtype, _ in types for dropout in (0.0, 0.3)]
     for case, found in zip(cases, interpreted("norm", cases, tmp_path), strict=True):
-        *inputs, dropout, _, gradient_ND, rounded_gradient_ND = case
+        *inputs, dropout, _, _, gradient_ND, rounded_gradient_ND = case
         kept_ND = found[3] != 0  # what is dropped has no gradient
         assert kept_ND.all() if dropout == 0 else not kept_ND.all()
         inputs = [x.double().requires_grad_() for x in inputs]
@@ -56,11 +56,21 @@ def test_norms_of_sums_and_their_gradients_are_those_of_the_formula(tmp_path):
         assert (found[0] - exact[0]).norm() <= 1e-6 * exact[0].norm(), "the next sum gets all of its bits"
 
 
-def test_dropout_keeps_its_share_and_the_seed_alone_decides_which(tmp_path):
-    cases = [norm_case(100, 96, torch.float32, dropout, seed) for dropout, seed in ((0.1, 1), (0.1, 1), (0.1, 2))]
-    one, again, other = ((found[3] != 0).float() for found in interpreted("norm", cases, tmp_path))
-    assert torch.equal(one, again) and not torch.equal(one, other)
-    for kept_ND in (one, other):  # four deviations of 9,600 draws; of 100 for a column, and 96 for a row
+def test_layers_that_pass_sums_in_two_types_are_the_layers(tmp_path):
+    for summed_ND, summed_gradient_ND, plain_ND, gradient_ND in interpreted("layers", [[[3, 7, 1], 16]], tmp_path):
+        torch.testing.assert_close(summed_ND, plain_ND, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(summed_gradient_ND, gradient_ND, rtol=1e-4, atol=1e-5)
+        assert gradient_ND.abs().max() > 1e-3
+
+
+def test_dropout_keeps_its_share_and_seed_and_number_decide_which(tmp_path):
+    draws = (1, 0), (1, 0), (2**61, 0), (1, 1)
+    cases = [norm_case(100, 96, torch.float32, 0.1, *draw) for draw in draws]
+    one, again, other, next_ = ((found[3] != 0).float() for found in interpreted("norm", cases, tmp_path))
+    assert torch.equal(one, again)
+    for left, right in ((one, other), (one, next_), (other, next_)):
+        assert abs(((left - 0.9) * (right - 0.9)).mean()) < 0.09 * 0.05, "one draw says nothing of another"
+    for kept_ND in (one, other, next_):  # four deviations of 9,600 draws; of 100 for a column, and 96 for a row
         assert kept_ND.mean() == pytest.approx(0.9, abs=0.0125)
         for axis in (0, 1):
             assert kept_ND.mean(axis).min() > 0.9 - 0.15

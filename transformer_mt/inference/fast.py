@@ -32,12 +32,16 @@ from transformer_mt.settings.section import Kernels
 
 
 class Summed(NamedTuple):
-    """What a sub-layer and its residual sum make of packed sentences on a GPU, in two types."""
+    """Packed sentences on a GPU, after a sub-layer and its residual sum, in two types."""
 
     full_ND: Tensor
     """fp32, for the next sum."""
     rounded_ND: Tensor
     """For the next product."""
+    seed_1: Tensor
+    """int64: the seed of dropout in all layers of the encoder, or of the decoder."""
+    number: int = 0
+    """Of the next sum."""
 
 
 class FastResidual(Residual):
@@ -48,12 +52,13 @@ class FastResidual(Residual):
         if isinstance(x_BTD, Tensor):
             if not x_BTD.is_cuda or x_BTD.dim() > 2 or self.pre_norm or not HAS_TRITON:
                 return super().forward(x_BTD, sublayer)
-            x_BTD = Summed(x_BTD, x_BTD)
+            x_BTD = Summed(x_BTD, x_BTD, torch.randint(2**62, (1,), device=x_BTD.device))
         from transformer_mt.kernels.residual_norm import residual_norm
 
-        dropout, norm = self.dropout.p if self.training else 0.0, self.norm
-        sublayer_ND = sublayer(x_BTD.rounded_ND)
-        return Summed(*residual_norm(x_BTD.full_ND, sublayer_ND, norm.weight, norm.bias, norm.eps, dropout))
+        x_ND, rounded_ND, seed_1, number = x_BTD
+        norm, dropout = self.norm, self.dropout.p if self.training else 0.0
+        both = residual_norm(x_ND, sublayer(rounded_ND), norm.weight, norm.bias, seed_1, number, norm.eps, dropout)
+        return Summed(*both, seed_1, number + 1)
 
 
 def rounded(x: Tensor | Summed) -> Tensor:

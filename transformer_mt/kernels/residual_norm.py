@@ -23,12 +23,21 @@ PROGRAMS = 1056  # that share the rows of a gradient, 8 for each multiprocessor 
 
 
 def residual_norm(
-    x_ND: Tensor, sublayer_ND: Tensor, weight_D: Tensor, bias_D: Tensor, eps: float, dropout: float
+    x_ND: Tensor,
+    sublayer_ND: Tensor,
+    weight_D: Tensor,
+    bias_D: Tensor,
+    seed_1: Tensor,
+    number: int,
+    eps: float,
+    dropout: float,
 ) -> tuple[Tensor, Tensor]:
-    """LayerNorm(x + Dropout(sublayer)) (Vaswani et al. 2017, sec. 3.1 and 5.4), ND: in fp32, and in sublayer's type."""
-    seed_1 = torch.randint(2**62, (1,), device=x_ND.device)
+    """LayerNorm(x + Dropout(sublayer)) (Vaswani et al. 2017, sec. 3.1 and 5.4), ND: in fp32, and in sublayer's type.
+
+    `seed_1` (int64) and the `number` of this sum among all with the same seed decide which elements are dropped.
+    """
     rows = x_ND.float().contiguous(), sublayer_ND.contiguous()
-    output_ND, rounded_ND, _, _ = _forward(*rows, weight_D, bias_D, seed_1, eps, dropout)
+    output_ND, rounded_ND, _, _ = _forward(*rows, weight_D, bias_D, seed_1, number, eps, dropout)
     return output_ND, rounded_ND
 
 
@@ -51,6 +60,7 @@ def forward_kernel(
     rounded,
     normed,
     scale,
+    number,
     num_rows,
     width,
     EPS: tl.constexpr,
@@ -67,7 +77,7 @@ def forward_kernel(
     added = tl.load(sublayer + place, mask=inside, other=0.0).to(tl.float32)
     sum_RD = tl.load(x + place, mask=inside, other=0.0)
     if DROPOUT > 0:
-        added = tl.where(_kept(tl.load(seed), row_R, DROPOUT, ROWS, BLOCK), added * (1 / (1 - DROPOUT)), 0.0)
+        added = tl.where(_kept(tl.load(seed) + number, row_R, DROPOUT, ROWS, BLOCK), added * (1 / (1 - DROPOUT)), 0.0)
     sum_RD += added
     mean_R = tl.sum(sum_RD, 1) / width
     centred_RD = tl.where(is_column, sum_RD - mean_R[:, None], 0.0)
@@ -93,6 +103,7 @@ def backward_kernel(
     x_gradient,
     sublayer_gradient,
     sums,
+    number,
     num_rows,
     width,
     DROPOUT: tl.constexpr,
@@ -122,7 +133,7 @@ def backward_kernel(
         sum_gradient_RD = (weighted_RD - mean_R[:, None] - normed_RD * slope_R[:, None]) * scale_R[:, None]
         tl.store(x_gradient + place, sum_gradient_RD, mask=inside)
         if DROPOUT > 0:
-            kept_RD = _kept(tl.load(seed), row_R, DROPOUT, ROWS, BLOCK)
+            kept_RD = _kept(tl.load(seed) + number, row_R, DROPOUT, ROWS, BLOCK)
             sum_gradient_RD = tl.where(kept_RD, sum_gradient_RD * (1 / (1 - DROPOUT)), 0.0)
         tl.store(sublayer_gradient + place, sum_gradient_RD.to(sublayer_gradient.dtype.element_ty), mask=inside)
     of_program = sums + program * 2 * width + tl.arange(0, BLOCK)
@@ -133,7 +144,14 @@ def backward_kernel(
 
 @triton_op("transformer_mt::residual_norm", mutates_args=())
 def _forward(
-    x_ND: Tensor, sublayer_ND: Tensor, weight_D: Tensor, bias_D: Tensor, seed_1: Tensor, eps: float, dropout: float
+    x_ND: Tensor,
+    sublayer_ND: Tensor,
+    weight_D: Tensor,
+    bias_D: Tensor,
+    seed_1: Tensor,
+    number: int,
+    eps: float,
+    dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The output in fp32 and rounded, and the normed sum, ND; the scale of each row, N."""
     num_rows, width = x_ND.shape
@@ -149,6 +167,7 @@ def _forward(
         rounded_ND,
         normed_ND,
         scale_N,
+        number,
         num_rows,
         width,
         EPS=eps,
@@ -165,6 +184,7 @@ def _backward(
     scale_N: Tensor,
     weight_D: Tensor,
     seed_1: Tensor,
+    number: int,
     dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of x and the sub-layer's output, ND; for those of weight and bias the sums of each program."""
@@ -183,6 +203,7 @@ def _backward(
         x_gradient_ND,
         sublayer_gradient_ND,
         sums,
+        number,
         num_rows,
         width,
         **_constants(width, dropout),
@@ -197,7 +218,7 @@ def _constants(width: int, dropout: float) -> dict[str, Any]:
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    _, _, weight_D, _, seed_1, _, ctx.dropout = inputs
+    _, _, weight_D, _, seed_1, ctx.number, _, ctx.dropout = inputs
     ctx.save_for_backward(*output[2:], weight_D, seed_1)
     ctx.mark_non_differentiable(*output[2:])
 
@@ -206,9 +227,9 @@ def _gradients(
     ctx: Any, gradient_ND: Tensor, rounded_gradient_ND: Tensor, *_: Tensor | None
 ) -> tuple[Tensor | None, ...]:
     gradients = gradient_ND, rounded_gradient_ND
-    x_gradient_ND, sublayer_gradient_ND, sums = _backward(*gradients, *ctx.saved_tensors, ctx.dropout)
+    x_gradient_ND, sublayer_gradient_ND, sums = _backward(*gradients, *ctx.saved_tensors, ctx.number, ctx.dropout)
     weight_gradient_D, bias_gradient_D = sums.sum(dim=0)
-    return x_gradient_ND, sublayer_gradient_ND, weight_gradient_D, bias_gradient_D, None, None, None
+    return x_gradient_ND, sublayer_gradient_ND, weight_gradient_D, bias_gradient_D, *[None] * 4
 
 
 _forward.register_autograd(_gradients, setup_context=_keep)
