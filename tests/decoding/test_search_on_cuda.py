@@ -59,7 +59,7 @@ def test_searches_of_a_model_in_fp64_find_the_same(search, tiny_model, sources):
 )
 def test_translations_in_fp32_are_those_of_the_cpu(decoding, tiny_model):
     """Of 200 sentences in batches of many shapes. Where two beginnings are equally good, to rounding, the search may
-    keep the other one, and then all that follows is another: in at most four sentences.
+    keep the other one, and then all that follows is another, and about as good: in at most four sentences.
     """
     model = tiny_model(WORDS, **SIZES).float()
     generator = torch.Generator().manual_seed(1)
@@ -84,6 +84,7 @@ def test_translations_in_fp32_are_those_of_the_cpu(decoding, tiny_model):
     same = 0
     for found, expected in zip(ours, theirs, strict=True):
         assert len(found) == len(expected)
+        assert found[0].score >= 1.1 * expected[0].score  # a logarithm, below 0
         same += [each.tokens for each in found] == [each.tokens for each in expected]
         for one, other in zip(found, expected, strict=True):
             if one.tokens == other.tokens:

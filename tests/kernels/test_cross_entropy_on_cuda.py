@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from helpers.on_gpu import BF16_ROUNDING, assert_as_near, assert_rows_as_near, num_compiled, poison
+from helpers.on_gpu import BF16_ROUNDING, assert_as_near, assert_rows_as_near, poison
 from torch.nn import functional as F
 
 from transformer_mt.base.languages import PAD
@@ -129,12 +129,3 @@ def test_many_rows_are_summed_into_the_gradient_of_the_weights_in_full_precision
 
     exact, found = 20_000 * gradient(1).double(), gradient(20_000).double()
     assert (found - exact).norm() <= 1e-4 * exact.norm()
-
-
-def test_batches_of_all_sizes_compile_nothing(gpu):
-    """As those of a validation, which has hundreds of sizes: a function that is compiled for eight is given up."""
-    features_ND, output_VD, labels_N = (tensor.to(gpu.torch_device) for tensor in inputs(9001, 1004, torch.bfloat16))
-    before = num_compiled()
-    for num_rows in range(1, 9001, 300):
-        chunked_label_smoothed(features_ND[:num_rows].requires_grad_(), output_VD, labels_N[:num_rows], 0.1)
-    assert num_compiled() == before

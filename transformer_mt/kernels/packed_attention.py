@@ -113,7 +113,7 @@ class Segments:
 def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)) V (eq. 1) of sentences that are packed end to end, each separately; NHK.
 
-    CUDA uses our kernels if most segments are short, else FlashAttention (only fp16 and bf16); CPUs the formula.
+    CUDA uses our kernels if segments are short on average, else FlashAttention (fp16 and bf16); CPUs the formula.
     """
     if query_NHK.is_cuda:
         if not are_short(segments, query_NHK):
@@ -138,7 +138,7 @@ def packed_self_attention(rows_N3HK: Tensor, segments: Segments) -> Tensor:
 
 
 def are_short(segments: Segments, query_NHK: Tensor) -> bool:
-    """Whether `short_attention` supports these heads, and most segments are short. One long one matters little."""
+    """Whether `short_attention` supports these heads, and the segments are short on average."""
     num_rows, _, width = query_NHK.shape
     return HAS_TRITON and width in SHORT_WIDTHS and num_rows <= SHORT * (len(segments.query_offsets) - 1)
 

@@ -5,7 +5,8 @@ gradients waits for memory. Here each draw serves four elements. The mask of the
 gradient draws it again.
 
 Equals `models.transformer.Residual` with norm=post. In bf16 training only products are bf16: the output is there twice,
-in fp32 for the next sum, and in bf16 for the next product. Importing this module needs Triton.
+in fp32 for the next sum, and in bf16 for the next product. For the gradient, the normed sum is kept in bf16.
+Importing this module needs Triton.
 
 N packed tokens  D model width  R rows of a tile
 """
