@@ -98,7 +98,7 @@ def results_of_ranks(num_ranks, experiment, jobs, directory):
     return torch.load(out)
 
 
-def assert_equal_updates(num_ranks, experiment, jobs, validations, directory):
+def assert_equal_updates(num_ranks, experiment, jobs, validations, directory, rounding=1e-6, of_tensors=1e-5):
     torch.set_num_threads(1)
     found = results_of_ranks(num_ranks, experiment, jobs | validations, directory)
     for name, job in jobs.items():
@@ -108,8 +108,8 @@ def assert_equal_updates(num_ranks, experiment, jobs, validations, directory):
             for key in ("num_labels", "num_batches", "pairs"):
                 assert update[key] == single[key], name
             for key in ("loss", "nll", "gradient_norm"):
-                assert update[key] == pytest.approx(single[key], rel=1e-6), (name, key)
-        assert_close(found[name]["tensors"], expected["tensors"], name)
+                assert update[key] == pytest.approx(single[key], rel=rounding), (name, key)
+        assert_close(found[name]["tensors"], expected["tensors"], name, of_tensors)
     for name in validations:
         expected = results(experiment, validations["validation, none"], Ranks())
         assert expected["chrf"] > 1.0, "translations that have something in common with the references"
@@ -117,12 +117,12 @@ def assert_equal_updates(num_ranks, experiment, jobs, validations, directory):
     return found
 
 
-def assert_close(found, expected, name):
+def assert_close(found, expected, name, error=1e-5):
     assert found.keys() == expected.keys()
     for tensor, value in expected.items():
         message = f"{name}: {tensor} "
         torch.testing.assert_close(
-            found[tensor], value, rtol=1e-5, atol=1e-5, msg=lambda text, message=message: message + text
+            found[tensor], value, rtol=error, atol=error, msg=lambda text, message=message: message + text
         )
 
 
@@ -135,9 +135,10 @@ def test_two_ranks_make_the_updates_of_one(experiment, tmp_path):
 @pytest.mark.thorough
 @pytest.mark.parametrize("sharding", ["none", pytest.param("full", marks=pytest.mark.slow)])
 def test_in_fp16_all_ranks_scale_the_loss_alike_and_skip_together(sharding, experiment, tmp_path):
+    """After an update, weights that differ by a rounding of fp32 may differ by one of fp16 in the next product."""
     own = f"training.sharding={sharding}"
     jobs = {"fits": replace(FP16, overrides=[*FP16.overrides, own])}
-    assert_equal_updates(2, experiment, jobs, {}, tmp_path)
+    assert_equal_updates(2, experiment, jobs, {}, tmp_path, rounding=2**-11, of_tensors=1e-4)
     overflow = replace(OVERFLOW, overrides=[*OVERFLOW.overrides, own])
     found = results_of_ranks(2, experiment, {"overflow": overflow}, tmp_path)["overflow"]
     assert [update["empty"] for update in found["updates"]] == [1] * 4
