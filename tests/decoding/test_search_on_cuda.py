@@ -59,7 +59,8 @@ def test_searches_of_a_model_in_fp64_find_the_same(search, tiny_model, sources):
 )
 def test_translations_in_fp32_are_those_of_the_cpu(decoding, tiny_model):
     """Of 200 sentences in batches of many shapes. Where two beginnings are equally good, to rounding, the search may
-    keep the other one, and then all that follows is another, and about as good: in at most four sentences.
+    keep the other one, and then all that follows is another: in at most four sentences. (A change of all weights by
+    2e-6 does the same on the CPU: in up to three sentences, with scores up to 5 % lower.)
     """
     model = tiny_model(WORDS, **SIZES).float()
     generator = torch.Generator().manual_seed(1)

@@ -66,7 +66,7 @@ def attention(query_NHK, key_MHK, value_MHK, *others):
 
 def norm(x_ND, sublayer_ND, weight_D, bias_D, dropout, seed, number, gradient_ND, rounded_gradient_ND):
     inputs = [x.requires_grad_() for x in (x_ND, sublayer_ND, weight_D, bias_D)]
-    outputs = residual_norm.residual_norm(*inputs, torch.tensor([seed]), number, 1e-5, dropout)
+    outputs = residual_norm.residual_norm(*inputs, torch.tensor([seed]), number, 1e-5, dropout)[:2]
     gradients = torch.autograd.grad(outputs, inputs, (gradient_ND, rounded_gradient_ND))
     return [*(x.detach() for x in outputs), *gradients]
 

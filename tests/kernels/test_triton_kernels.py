@@ -85,7 +85,8 @@ def test_the_gradient_of_the_loss_is_that_of_the_formula(tmp_path):
     for size, scale in ((17, 1.0), (8192, 30.0), (20_001, 3.0)):
         for dtype in (torch.float32, torch.bfloat16):
             logits_NV = (scale * torch.randn(5, size, generator=generator)).to(dtype)
-            cases.append([logits_NV, torch.randint(size, (5, 1), generator=generator), 0.1])
+            labels_N1 = torch.randint(size, (5, 1), generator=generator)
+            cases += [[logits_NV.clone(), labels_N1, smoothing] for smoothing in (0.0, 0.1)]
     for case, found in zip(cases, interpreted("loss", cases, tmp_path), strict=True):
         logits_NV, labels_N1, smoothing = case
         exact = softmax_and_gradient(logits_NV.double(), labels_N1, smoothing)

@@ -52,16 +52,19 @@ class FastResidual(Residual):
         if isinstance(x_BTD, Tensor):
             if not x_BTD.is_cuda or x_BTD.dim() > 2 or self.pre_norm or not HAS_TRITON:
                 return super().forward(x_BTD, sublayer)
-            x_BTD = Summed(x_BTD, x_BTD, torch.randint(2**62, (1,), device=x_BTD.device))
+            x_BTD = Summed(x_BTD.float(), x_BTD, torch.randint(2**62, (1,), device=x_BTD.device))
         from transformer_mt.kernels.residual_norm import residual_norm
 
         x_ND, rounded_ND, seed_1, number = x_BTD
         norm, dropout = self.norm, self.dropout.p if self.training else 0.0
-        both = residual_norm(x_ND, sublayer(rounded_ND), norm.weight, norm.bias, seed_1, number, norm.eps, dropout)
-        return Summed(*both, seed_1, number + 1)
+        full_ND, rounded_ND, *_ = residual_norm(
+            x_ND, sublayer(rounded_ND), norm.weight, norm.bias, seed_1, number, norm.eps, dropout
+        )
+        return Summed(full_ND, rounded_ND, seed_1, number + 1)
 
 
 def rounded(x: Tensor | Summed) -> Tensor:
+    """The tensor, ND, after the last layer."""
     return x.rounded_ND if isinstance(x, Summed) else x
 
 

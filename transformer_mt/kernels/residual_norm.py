@@ -1,8 +1,8 @@
 """Dropout, residual sum and layer norm of packed sentences in one pass over memory. For GPUs; in Triton.
 
-PyTorch's compiler makes one kernel of them, too, but draws four random numbers and uses one, and its kernel for the
-gradients waits for memory. Here each draw serves four elements. The mask of the dropout is never in memory: the
-gradient draws it again.
+PyTorch's compiler makes one kernel of them, too, but of the four numbers that a draw gives, it uses one; and its kernel
+for the gradients reads one row after the other. Here each draw serves four elements. The mask of the dropout is never
+in memory: the gradient draws it again.
 
 Equals `models.transformer.Residual` with norm=post. In bf16 training only products are bf16: the output is there twice,
 in fp32 for the next sum, and in bf16 for the next product. For the gradient, the normed sum is kept in bf16.
@@ -21,25 +21,6 @@ from torch.library import triton_op, wrap_triton
 
 ROWS = 2  # of a tile
 PROGRAMS = 1056  # that share the rows of a gradient, 8 for each multiprocessor of an H100: each sums its own rows
-
-
-def residual_norm(
-    x_ND: Tensor,
-    sublayer_ND: Tensor,
-    weight_D: Tensor,
-    bias_D: Tensor,
-    seed_1: Tensor,
-    number: int,
-    eps: float,
-    dropout: float,
-) -> tuple[Tensor, Tensor]:
-    """LayerNorm(x + Dropout(sublayer)) (Vaswani et al. 2017, sec. 3.1 and 5.4), ND: in fp32, and in sublayer's type.
-
-    `seed_1` (int64) and the `number` of this sum among all with the same seed decide which elements are dropped.
-    """
-    rows = x_ND.float().contiguous(), sublayer_ND.contiguous()
-    output_ND, rounded_ND, _, _ = _forward(*rows, weight_D, bias_D, seed_1, number, eps, dropout)
-    return output_ND, rounded_ND
 
 
 @triton.jit
@@ -144,7 +125,7 @@ def backward_kernel(
 
 
 @triton_op("transformer_mt::residual_norm", mutates_args=())
-def _forward(
+def residual_norm(
     x_ND: Tensor,
     sublayer_ND: Tensor,
     weight_D: Tensor,
@@ -154,7 +135,12 @@ def _forward(
     eps: float,
     dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The output in fp32 and rounded, and the normed sum, ND; the scale of each row, N."""
+    """LayerNorm(x + Dropout(sublayer)) (Vaswani et al. 2017, sec. 3.1 and 5.4), ND: in fp32, and in sublayer's type.
+
+    x, weight and bias are fp32. `seed_1` (int64) and the `number` of this sum among all with the same seed decide which
+    elements are dropped. The other two results are for the gradient: the normed sum, ND, and the scale of each row, N.
+    """
+    x_ND, sublayer_ND = x_ND.contiguous(), sublayer_ND.contiguous()
     num_rows, width = x_ND.shape
     output_ND, rounded_ND, normed_ND = (torch.empty_like(like_ND) for like_ND in (x_ND, sublayer_ND, sublayer_ND))
     scale_N = weight_D.new_empty(num_rows)
@@ -233,4 +219,4 @@ def _gradients(
     return x_gradient_ND, sublayer_gradient_ND, weight_gradient_D, bias_gradient_D, *[None] * 4
 
 
-_forward.register_autograd(_gradients, setup_context=_keep)
+residual_norm.register_autograd(_gradients, setup_context=_keep)

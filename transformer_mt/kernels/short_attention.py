@@ -1,10 +1,10 @@
 """Attention of short sentences that are packed end to end, in tiles of a fitting size. For GPUs; in Triton.
 
 FlashAttention computes 128 queries by 128 keys of one sentence at a time: a sentence of 25 words fills 4 % of such a
-tile. Here a tile is 32 by 32, or 64 by 64 for longer
-sentences. Otherwise it is the same algorithm (Dao et al. 2022, arXiv 2205.14135): the scores of a
-tile are never in memory, the softmax is accumulated over tiles, and the backward pass computes the weights again, from
-the logarithm of the sum that the forward pass has saved. Sums have a fixed order, so results can be repeated.
+tile. Here a tile is 32 by 32, or 64 by 64 for longer sentences. Otherwise it is the same algorithm (Dao et al. 2022,
+arXiv 2205.14135): the scores of a tile are never in memory, the softmax is accumulated over tiles, and the backward
+pass computes the weights again, from the logarithm of the sum that the forward pass has saved. Sums have a fixed order,
+so results can be repeated.
 
 Equals the plain formula in `packed_attention.variable_length_attention`. Importing this module needs Triton.
 
@@ -22,8 +22,8 @@ from torch.library import triton_op, wrap_triton
 from transformer_mt.kernels.packed_attention import Segments
 from transformer_mt.kernels.short_attention_kernels import backward_kernel, forward_kernel, self_backward_kernel
 
-# A side of a tile, for sentences with fewer words on average than USUAL and for others. On an H200, self-attention of
-# 14 words on average takes 0.19 ms with 32 and 0.34 ms with 64; of 27 words 0.22 and 0.19; of 70 words 0.30 and 0.20.
+# A side of a tile, if a batch has room for more than one sentence for each USUAL words, and else. Self-attention of
+# 14 words on average takes 0.19 ms with 32 and 0.34 ms with 64 on an H200; of 27 words 0.22 and 0.19; of 70 0.30, 0.20.
 SMALL_TILE, TILE, USUAL = 32, 64, 16
 # Rows that a program writes. One program computes a complete sentence of up to 128 words. Several programs share a
 # longer one, so that the GPU does not wait for the program with the longest sentence.
