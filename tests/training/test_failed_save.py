@@ -3,6 +3,8 @@
 No file may be larger than some bytes, as on a full disk.
 """
 
+import errno
+import os
 import resource
 from contextlib import contextmanager, nullcontext
 
@@ -62,3 +64,16 @@ def test_a_run_whose_last_checkpoint_fails_has_not_succeeded(experiment, tmp_pat
     # It would have been the best.
     assert error.count("the best so far") == 3
     assert (tmp_path / "checkpoints" / "best").resolve() == checkpoint_path(tmp_path, 8)
+
+
+@pytest.mark.thorough
+def test_a_disk_without_links_costs_only_the_link(experiment, trained, tmp_path, monkeypatch, capsys):
+    def no_links(*_args, **_options):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "symlink", no_links)
+    train_tiny(experiment, tmp_path)
+    best = (trained / "checkpoints" / "best").resolve().name
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "checkpoints/best: cannot be made" in line]
+    assert warnings[-1].endswith(best)
+    assert_same_weights(weights_at(tmp_path, 12), weights_at(trained, 12))

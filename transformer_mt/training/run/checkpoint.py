@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.base.system import flush_to_disk, link_directory
@@ -276,8 +278,13 @@ def _set_aside(path: Path) -> None:
 
 
 def point_best_at(run_dir: Path, step: int) -> None:
-    """Point the link checkpoints/best at the checkpoint of a step."""
-    link_directory(run_dir / "checkpoints" / "best", checkpoint_path(run_dir, step))
+    """Point the link checkpoints/best, which is only for people, at the checkpoint of a step."""
+    link, checkpoint = run_dir / "checkpoints" / "best", checkpoint_path(run_dir, step)
+    try:
+        link_directory(link, checkpoint)
+    except OSError as error:  # for example, a bucket that is mounted as a directory has no links
+        words = f"warning: {link}: cannot be made ({error.strerror}). The best checkpoint is {checkpoint}"
+        tqdm.write(words, file=sys.stderr)
 
 
 def _gathered(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
