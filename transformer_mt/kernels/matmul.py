@@ -1,9 +1,9 @@
-"""Settings of PyTorch for fast products on a CPU, and linear maps and dropout that are faster than PyTorch's.
+"""Settings of PyTorch for fast products on a CPU; frozen linear maps and dropout that are faster than PyTorch's.
 
 The settings change PyTorch's speed and memory. The results of fp32 products stay exact to fp32.
 
-Each linear map equals F.linear(x, weight, bias), followed by F.relu if requested; in int8, up to rounding. Those of
-`Matmul` have weights that no longer change. Dropout equals PyTorch's except for its random numbers.
+The linear maps of `Matmul` have weights that no longer change. Each equals F.linear(x, weight, bias), followed by
+F.relu if requested; in int8, up to rounding. Dropout equals PyTorch's except for its random numbers.
 
 N rows  D input width  F output width
 """
@@ -11,15 +11,13 @@ N rows  D input width  F output width
 import ctypes
 import platform
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 ONEDNN_REFUSES = "could not create a primitive"  # oneDNN's error message when it gets no memory
@@ -221,66 +219,6 @@ def _packed_int8(quantized_FD: Tensor, bias_F: Tensor | None, engine: str) -> to
     finally:
         torch.backends.quantized.engine = before
     return packed
-
-
-class Linear(nn.Linear):
-    """nn.Linear, computed by `linear`."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight) if self.bias is None else linear(x, self.weight, self.bias)
-
-
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """F.linear(x, weight, bias). On a CPU, this adds the bias after the product.
-
-    There F.linear copies the bias into all rows first, which takes a tenth longer if the output is the wider side.
-    """
-    if x.device.type != "cpu":
-        return F.linear(x, weight, bias)
-    product = F.linear(x, weight)
-    return product.add_(bias.to(product.dtype))
-
-
-def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """F.relu(F.linear(x, weight, bias)). On a GPU, the product replaces negative numbers by 0 before it writes."""
-    if x.device.type != "cpu":
-        return rows_linear_relu(x, weight, bias)
-    return F.relu(linear(x, weight, bias), inplace=True)
-
-
-def rows_linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """F.relu(F.linear(x, weight, bias)), by one product of all rows; in the type of autocast, if it is enabled."""
-    if torch.is_autocast_enabled(x.device.type):
-        dtype = torch.get_autocast_dtype(x.device.type)
-        x, weight, bias = x.to(dtype), weight.to(dtype), bias.to(dtype)
-    output_NF: Tensor = _LinearRelu.apply(x.flatten(0, -2), weight, bias)  # type: ignore[no-untyped-call]
-    return output_NF.view(*x.shape[:-1], len(weight))
-
-
-class _LinearRelu(Function):
-    """F.relu(F.linear(x, weight, bias)) of rows, by one product."""
-
-    @staticmethod
-    def forward(ctx: Any, x_ND: Tensor, weight_FD: Tensor, bias_F: Tensor) -> Tensor:
-        output_NF = torch._addmm_activation(bias_F, x_ND, weight_FD.T)
-        ctx.save_for_backward(x_ND, weight_FD, output_NF)
-        return output_NF
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient_NF: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x_ND, weight_FD, output_NF = ctx.saved_tensors
-        gradient_NF = torch.where(output_NF <= 0, 0.0, gradient_NF)  # NaN stays NaN, as in F.relu
-        return gradient_NF @ weight_FD, gradient_NF.T @ x_ND, gradient_NF.sum(dim=0)
-
-
-def linear_maps(x: Tensor, maps: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, ...]:
-    """[F.linear(x, weight, bias) for weight, bias in maps], all of the same width, in one product.
-
-    A GPU then reads x once and writes its gradient once. CPUs are 5 to 20 % slower than with separate products.
-    """
-    weights, biases = zip(*maps, strict=True)
-    return linear(x, torch.cat(weights), torch.cat(biases)).chunk(len(maps), dim=-1)
 
 
 class Dropout(nn.Dropout):

@@ -5,7 +5,7 @@ B sentences  T target positions  N real target tokens  D model width
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -17,8 +17,10 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformer_mt.base.languages import PAD
 from transformer_mt.batches.packing import MicroBatch, PackedBatch
 from transformer_mt.kernels.device import Device
+from transformer_mt.kernels.linear import rounded_weights
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layouts import Packed
+from transformer_mt.training.distributed import is_sharded
 from transformer_mt.training.loss import LossSums, label_smoothed, real_features
 from transformer_mt.training.out_of_memory import Room
 
@@ -69,9 +71,16 @@ class BatchLoss(nn.Module):
     def forward(self, batch: MicroBatch) -> LossSums:
         batch = batch.to(self.device.torch_device)
         features = self.compiled or self.model.features
-        features_ND, labels_N = features_and_labels(self.model, features, batch, self.device)
+        with self._rounded_weights():
+            features_ND, labels_N = features_and_labels(self.model, features, batch, self.device)
         loss = self.model.faster(label_smoothed)
         return LossSums(*loss(features_ND, self.model.output_VD, labels_N, self.smoothing, self.model.output_bias_V))
+
+    def _rounded_weights(self) -> AbstractContextManager[None]:
+        """On a GPU in bf16 or fp16, all weights are rounded together. Sharded ones are not there yet."""
+        if self.device.torch_device.type == "cpu" or self.device.dtype == torch.float32 or is_sharded(self):
+            return nullcontext()
+        return rounded_weights(self.model, self.device.dtype)
 
 
 def features_and_labels(model: Seq2Seq, features: Features, batch: MicroBatch, device: Device) -> tuple[Tensor, Tensor]:
