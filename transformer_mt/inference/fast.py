@@ -159,10 +159,8 @@ class FastTransformer(VariedTransformer):
 
 
 def real_features(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
-    """The features of each real target token, ND. On CPUs it leaves out padding, if the model supports this."""
-    if isinstance(model, FastTransformer) and not (
-        model.config.why_not_packed() or model.config.attention_window or source_BS.is_cuda
-    ):
+    """The features of each real target token, ND; for CPUs. It leaves out padding, if the model supports this."""
+    if isinstance(model, FastTransformer) and not (model.config.why_not_packed() or model.config.attention_window):
         return model.features(unpadded(source_BS), unpadded(decoder_input_BT))
     return model.features(source_BS, decoder_input_BT)[decoder_input_BT != PAD]
 

@@ -94,8 +94,15 @@ def features_and_labels(model: Seq2Seq, features: Features, batch: MicroBatch, d
             source = Packed(batch.source_N, batch.source_offsets, batch.source_positions_N, longest)
             target = Packed(batch.decoder_input_N, batch.target_offsets, batch.target_positions_N, longest)
             return features(source, target).to(device.dtype), batch.labels_N
-        features_ND = model.faster(real_features)(model, batch.source_BS, batch.decoder_input_BT)
-    return features_ND.to(device.dtype), batch.labels_BT[batch.decoder_input_BT != PAD]
+        real_BT = batch.decoder_input_BT != PAD
+        if not real_BT.is_cuda:
+            features_ND = model.faster(real_features)(model, batch.source_BS, batch.decoder_input_BT)
+            return features_ND.to(device.dtype), batch.labels_BT[real_BT]
+        # A mask would let the host wait until the GPU has counted its tokens.
+        place_N = real_BT.flatten().nonzero_static(size=batch.num_labels)[:, 0]
+        features_BTD = model.features(batch.source_BS, batch.decoder_input_BT)
+        features_ND = features_BTD.flatten(0, 1).index_select(0, place_N)
+    return features_ND.to(device.dtype), batch.labels_BT.flatten()[place_N]
 
 
 class MovingAverage:
