@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from transformer_mt.kernels.linear import Linear, linear_maps, linear_relu, parts, rounded_weights, rows_linear
+from transformer_mt.kernels.matmul import Linear, linear, parts, rounded_weights, rows_linear
 
-rows_linear_relu = partial(rows_linear, relu=True)
+linear_relu, rows_linear_relu = partial(linear, relu=True), partial(rows_linear, relu=True)
 
 
 @pytest.mark.parametrize("shape", [(5,), (2, 3, 5), (0, 5)])
@@ -50,10 +50,10 @@ def test_rounded_together_a_model_multiplies_by_copies_and_its_weights_get_the_g
         weight.data = weight.bfloat16().float()
     with rounded_weights(model, torch.bfloat16):
         output, hidden = model(x), model[0](x)
-        kv = linear_maps(x, [parts(model[0], slice(2, 4)), parts(model[0], slice(4, 6))])
+        some = linear(x, *parts(model[0], slice(2, 6)))
         assert set(model.state_dict()) == names
     assert output.dtype == torch.bfloat16
-    torch.testing.assert_close(torch.cat(kv, dim=1), hidden[:, 2:6])
+    torch.testing.assert_close(some, hidden[:, 2:6])
     upstream = torch.randn(4, 3).bfloat16()
     found = torch.autograd.grad(output, (x, *model.parameters()), upstream)
     right = torch.autograd.grad(exact(x), (x, *exact.parameters()), upstream.float())
@@ -70,14 +70,6 @@ def test_without_its_bias_a_linear_map_is_a_product():
     outputs = rows_linear(x, theirs.weight, None), F.linear(x, theirs.weight)
     torch.testing.assert_close(*outputs)
     torch.testing.assert_close(*(torch.autograd.grad(output, theirs.weight, upstream) for output in outputs))
-
-
-def test_several_maps_in_one_product_are_those_of_pytorch():
-    torch.manual_seed(1)
-    theirs = [nn.Linear(5, 4).double() for _ in range(3)]
-    x = torch.randn(2, 3, 5, dtype=torch.float64)
-    ours = linear_maps(x, [(linear.weight, linear.bias) for linear in theirs])
-    torch.testing.assert_close(list(ours), [linear(x) for linear in theirs])
 
 
 @pytest.mark.parametrize("form", [linear_relu, rows_linear_relu], ids=["on a CPU", "on a GPU"])

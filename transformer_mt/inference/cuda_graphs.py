@@ -83,10 +83,7 @@ def with_cuda_graphs(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Se
 
 
 def for_search(model: Seq2Seq, matmul: Matmul, device: torch.device) -> Seq2Seq:
-    """The frozen model, on a GPU with captured steps; the same model if it has no such form.
-
-    Raises TranslationError as `frozen` does.
-    """
+    """The frozen model, on a GPU with captured steps. Raises TranslationError as `frozen` does."""
     form = frozen(model, matmul)
     if device.type != "cuda":
         return form

@@ -18,8 +18,7 @@ from transformer_mt.base.languages import PAD
 from transformer_mt.base.memory import machine_memory
 from transformer_mt.kernels import top_words
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
-from transformer_mt.kernels.linear import Linear, linear, linear_maps, linear_relu, parts, rows_linear
-from transformer_mt.kernels.matmul import Dropout
+from transformer_mt.kernels.matmul import Dropout, Linear, linear, parts, rows_linear
 from transformer_mt.kernels.packed_attention import HAS_TRITON, Segments, packed_self_attention
 from transformer_mt.models.attention import Memory, MultiHeadAttention, Sight
 from transformer_mt.models.convolutional import Convolutional
@@ -95,26 +94,23 @@ def rounded(x: Tensor | Summed) -> Tensor:
 class FastFeedForward(FeedForward):
     """Computes the ReLU together with the product before it."""
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        output_BTD: Tensor = last_product(self.outer, linear_relu(x_BTD, *parts(self.inner)))
-        return output_BTD
+    def forward(self, x_BTD: Tensor) -> Any:
+        return last_product(self.outer, linear(x_BTD, *parts(self.inner), relu=True))
 
 
 class FastMultiHeadAttention(MultiHeadAttention):
     """Attention by kernels for GPUs. On CPUs, a kind of `Sight` leaves out padding (models/layouts.py)."""
 
-    def forward(self, x_BTD: Tensor, see: Sight) -> Tensor:
+    def forward(self, x_BTD: Tensor, see: Sight) -> Any:
         if not isinstance(see, Segments):
             return super().forward(x_BTD, see)
         # On GPUs, the gradients of queries, keys and values are then side by side, as the product needs them.
         qkv_N3HK = self.in_projection(x_BTD).view(len(x_BTD), 3, self.num_heads, -1)
-        output_ND: Tensor = last_product(self.out_projection, packed_self_attention(qkv_N3HK, see).flatten(-2))
-        return output_ND
+        return last_product(self.out_projection, packed_self_attention(qkv_N3HK, see).flatten(-2))
 
-    def attend(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, see: Sight) -> Tensor:
+    def attend(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, see: Sight) -> Any:
         mixed_BHTK = see.attend(query_BHTK, key_BHSK, value_BHSK, self.attention)
-        output_BTD: Tensor = last_product(self.out_projection, mixed_BHTK.transpose(-3, -2).flatten(-2))
-        return output_BTD
+        return last_product(self.out_projection, mixed_BHTK.transpose(-3, -2).flatten(-2))
 
     def project_rows(self, x_BTD: Tensor, rows: slice) -> Tensor:
         return linear(x_BTD, *parts(self.in_projection, rows))
@@ -151,8 +147,10 @@ class FastTransformer(VariedTransformer):
             return super().memories(memory_BSD, see)
         attentions = [layer.cross_attention for layer in self.decoder_layers()]
         maps = [parts(each.in_projection, slice(self.d_model, None)) for each in attentions]
+        # A GPU then reads the memory once and writes its gradient once.
+        of_all_ND = linear(memory_BSD, *map(torch.cat, zip(*maps, strict=True)))
         found = []
-        for attention, both_ND in zip(attentions, linear_maps(memory_BSD, maps), strict=True):
+        for attention, both_ND in zip(attentions, of_all_ND.chunk(len(maps), dim=-1), strict=True):
             key_ND, value_ND = both_ND.chunk(2, dim=-1)
             found.append(Memory(attention.heads(key_ND), attention.heads(value_ND), see))
         return found

@@ -1,6 +1,6 @@
 """The gradient of ReLU, and its sums over rows for the bias before it, in one pass over memory. For GPUs; in Triton.
 
-Equals `linear.relu_gradient`. Importing this module needs Triton.
+Equals `matmul.relu_gradient`. Importing this module needs Triton.
 
 N rows  F output width  R rows of a tile  P programs
 """
@@ -11,9 +11,7 @@ from torch import Tensor, empty_like, float32
 from torch.library import triton_op, wrap_triton
 
 ROWS, BLOCK = 8, 512  # of a tile
-# Programs share the rows of a block of columns, and each sums its own. PyTorch's compiler adds up to 128 sums by one
-# kernel, more by two.
-PROGRAMS = 128
+PROGRAMS = 128  # for a block of columns; each sums some rows. PyTorch's compiler adds up more sums by two kernels
 
 
 @triton.jit

@@ -5,7 +5,7 @@ B sentences  T target positions  N real target tokens  D model width
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -17,7 +17,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformer_mt.base.languages import PAD
 from transformer_mt.batches.packing import MicroBatch, PackedBatch
 from transformer_mt.kernels.device import Device
-from transformer_mt.kernels.linear import rounded_weights
+from transformer_mt.kernels.matmul import rounded_weights
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layouts import Packed
 from transformer_mt.training.distributed import is_sharded
@@ -71,16 +71,12 @@ class BatchLoss(nn.Module):
     def forward(self, batch: MicroBatch) -> LossSums:
         batch = batch.to(self.device.torch_device)
         features = self.compiled or self.model.features
-        with self._rounded_weights():
+        # A GPU rounds all weights together; those of other ranks are not there yet.
+        is_half = self.device.torch_device.type == "cuda" and self.device.dtype != torch.float32
+        with rounded_weights(self.model, self.device.dtype) if is_half and not is_sharded(self) else nullcontext():
             features_ND, labels_N = features_and_labels(self.model, features, batch, self.device)
         loss = self.model.faster(label_smoothed)
         return LossSums(*loss(features_ND, self.model.output_VD, labels_N, self.smoothing, self.model.output_bias_V))
-
-    def _rounded_weights(self) -> AbstractContextManager[None]:
-        """On a GPU in bf16 or fp16, all weights are rounded together. Sharded ones are not there yet."""
-        if self.device.torch_device.type == "cpu" or self.device.dtype == torch.float32 or is_sharded(self):
-            return nullcontext()
-        return rounded_weights(self.model, self.device.dtype)
 
 
 def features_and_labels(model: Seq2Seq, features: Features, batch: MicroBatch, device: Device) -> tuple[Tensor, Tensor]:
