@@ -1,8 +1,8 @@
 """Computes what the kernels for GPUs compute, without a GPU, by Triton's interpreter; a process of its own.
 
-usage: interpreted.py attention|norm|loss|layers CASES RESULTS. Both files are PyTorch's: a list of arguments in order,
-and a list of results. For attention and norm, the gradients of the outputs come last in a case, and the gradients of
-its first arguments follow the outputs in a result. Where queries and keys come from the same words, what
+usage: interpreted.py attention|norm|relu|loss|layers CASES RESULTS. Both files are PyTorch's: a list of arguments in
+order, and a list of results. For attention and norm, the gradients of the outputs come last in a case, and the
+gradients of its first arguments follow the outputs in a result. Where queries and keys come from the same words, what
 `short_self_attention` computes follows.
 """
 
@@ -40,14 +40,14 @@ patched, interpreter._patch_lang_tensor = interpreter._patch_lang_tensor, patch_
 interpreter.InterpreterBuilder.create_dot = product
 torch.library.wrap_triton = lambda kernel: kernel  # it takes compiled kernels only
 
-from transformer_mt.inference.fast import Summed, build_model  # noqa: E402
-from transformer_mt.kernels import residual_norm  # noqa: E402
+from transformer_mt.inference import fast  # noqa: E402
+from transformer_mt.kernels import relu_gradient, residual_norm  # noqa: E402
 from transformer_mt.kernels.packed_attention import Segments  # noqa: E402
 from transformer_mt.kernels.short_attention import short_attention, short_self_attention  # noqa: E402
 from transformer_mt.kernels.softmax_gradient import softmax_and_gradient_on_gpu  # noqa: E402
 from transformer_mt.settings.model_settings import TransformerConfig  # noqa: E402
 
-residual_norm.PROGRAMS = 3  # so that each has several tiles
+residual_norm.PROGRAMS = relu_gradient.PROGRAMS = 3  # so that each has several tiles
 
 
 def attention(query_NHK, key_MHK, value_MHK, *others):
@@ -64,28 +64,33 @@ def attention(query_NHK, key_MHK, value_MHK, *others):
     return results
 
 
-def norm(x_ND, sublayer_ND, weight_D, bias_D, dropout, seed, number, gradient_ND, rounded_gradient_ND):
-    inputs = [x.requires_grad_() for x in (x_ND, sublayer_ND, weight_D, bias_D)]
+def norm(x_ND, sublayer_ND, sublayer_bias_D, weight_D, bias_D, dropout, seed, number, gradient_ND, rounded_gradient_ND):
+    inputs = [x.requires_grad_() for x in (x_ND, sublayer_ND, sublayer_bias_D, weight_D, bias_D)]
     outputs = residual_norm.residual_norm(*inputs, torch.tensor([seed]), number, 1e-5, dropout)[:2]
     gradients = torch.autograd.grad(outputs, inputs, (gradient_ND, rounded_gradient_ND))
     return [*(x.detach() for x in outputs), *gradients]
 
 
 def layers(lengths, width):
-    """The gradient that reaches packed words through an encoder: by the kernel, and without it."""
+    """The output of an encoder of packed words, and all gradients: by the kernel, and without it."""
     torch.manual_seed(1)
     sizes = {"encoder_layers": 2, "decoder_layers": 1, "d_model": width, "num_heads": 2, "ffn_dim": 32, "dropout": 0.0}
-    model = build_model(TransformerConfig(**sizes), 11, 11).train()
+    model = fast.build_model(TransformerConfig(**sizes), 11, 11).train()
     offsets = torch.tensor([0, *lengths]).cumsum(0).int()
     see = Segments(offsets, offsets, max(lengths), max(lengths), causal=False)
     x_ND, sent_back_ND = torch.randn(2, sum(lengths), width)
     x_ND.requires_grad_()
     found = []
-    for x in (Summed(x_ND, x_ND, torch.tensor([1])), x_ND):
-        memory_ND = model.encode(x, see)
-        (gradient_ND,) = torch.autograd.grad(memory_ND, x_ND, sent_back_ND)
-        found += [memory_ND.detach(), gradient_ND]
+    for on_gpu in (True, False):
+        fast.is_packed_on_gpu = lambda x, on_gpu=on_gpu: on_gpu
+        memory_ND = model.encode(x_ND, see)
+        learnt = [x_ND, *model.encoder.parameters()]
+        found += [memory_ND.detach(), *torch.autograd.grad(memory_ND, learnt, sent_back_ND)]
     return found
+
+
+def relu(gradient_NF, output_NF):
+    return list(relu_gradient.relu_gradient_parts(gradient_NF, output_NF))
 
 
 def loss(logits_NV, labels_N1, smoothing):
@@ -94,5 +99,5 @@ def loss(logits_NV, labels_N1, smoothing):
     return [log_sum_N1, label_logit_N1, gradient_NV]
 
 
-computed = {"attention": attention, "norm": norm, "loss": loss, "layers": layers}[sys.argv[1]]
+computed = {"attention": attention, "norm": norm, "relu": relu, "loss": loss, "layers": layers}[sys.argv[1]]
 torch.save([computed(*case) for case in torch.load(sys.argv[2], weights_only=True)], sys.argv[3])

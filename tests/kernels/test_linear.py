@@ -1,11 +1,16 @@
 """Linear maps are PyTorch's."""
 
+from copy import deepcopy
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from transformer_mt.kernels.matmul import Linear, linear_maps, linear_relu, rows_linear_relu
+from transformer_mt.kernels.matmul import Linear, linear, parts, rounded_weights, rows_linear
+
+linear_relu, rows_linear_relu = partial(linear, relu=True), partial(rows_linear, relu=True)
 
 
 @pytest.mark.parametrize("shape", [(5,), (2, 3, 5), (0, 5)])
@@ -36,12 +41,35 @@ def test_under_autocast_it_is_half_and_its_gradients_are_whole():
     assert linear.weight.grad.dtype == linear.bias.grad.dtype == torch.float32
 
 
-def test_several_maps_in_one_product_are_those_of_pytorch():
+def test_rounded_together_a_model_multiplies_by_copies_and_its_weights_get_the_gradients():
     torch.manual_seed(1)
-    theirs = [nn.Linear(5, 4).double() for _ in range(3)]
-    x = torch.randn(2, 3, 5, dtype=torch.float64)
-    ours = linear_maps(x, [(linear.weight, linear.bias) for linear in theirs])
-    torch.testing.assert_close(list(ours), [linear(x) for linear in theirs])
+    model, x = nn.Sequential(Linear(5, 7), Linear(7, 3)), torch.randn(4, 5, requires_grad=True)
+    names = set(model.state_dict())
+    exact = deepcopy(model)
+    for weight in exact.parameters():
+        weight.data = weight.bfloat16().float()
+    with rounded_weights(model, torch.bfloat16):
+        output, hidden = model(x), model[0](x)
+        some = linear(x, *parts(model[0], slice(2, 6)))
+        assert set(model.state_dict()) == names
+    assert output.dtype == torch.bfloat16
+    torch.testing.assert_close(some, hidden[:, 2:6])
+    upstream = torch.randn(4, 3).bfloat16()
+    found = torch.autograd.grad(output, (x, *model.parameters()), upstream)
+    right = torch.autograd.grad(exact(x), (x, *exact.parameters()), upstream.float())
+    for ours, theirs in zip(found, right, strict=True):
+        assert ours.dtype == torch.float32
+        assert (ours - theirs).norm() < 0.01 * theirs.norm()
+    model(x).sum().backward()  # outside of the context, nothing is rounded any more
+    assert model(x).dtype == torch.float32
+
+
+def test_without_its_bias_a_linear_map_is_a_product():
+    theirs, x = nn.Linear(5, 7).double(), torch.randn(2, 3, 5, dtype=torch.float64)
+    upstream = torch.randn(2, 3, 7, dtype=torch.float64)
+    outputs = rows_linear(x, theirs.weight, None), F.linear(x, theirs.weight)
+    torch.testing.assert_close(*outputs)
+    torch.testing.assert_close(*(torch.autograd.grad(output, theirs.weight, upstream) for output in outputs))
 
 
 @pytest.mark.parametrize("form", [linear_relu, rows_linear_relu], ids=["on a CPU", "on a GPU"])

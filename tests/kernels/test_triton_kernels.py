@@ -9,6 +9,7 @@ from helpers.tiny import ROOT
 from torch.nn import functional as F
 
 from transformer_mt.kernels.cross_entropy import softmax_and_gradient
+from transformer_mt.kernels.matmul import relu_gradient
 
 pytestmark = [
     pytest.mark.thorough,
@@ -30,8 +31,7 @@ def interpreted(kind, cases, directory):
 def norm_case(num_rows, width, dtype, dropout, seed=1, number=0):
     generator = torch.Generator().manual_seed(num_rows)
     x_ND, sublayer_ND, gradient_ND, rounded_gradient_ND = torch.randn(4, num_rows, width, generator=generator)
-    weight_D, bias_D = torch.randn(2, width, generator=generator)
-    of_sublayer = sublayer_ND.to(dtype), weight_D, bias_D
+    of_sublayer = sublayer_ND.to(dtype), *torch.randn(3, width, generator=generator)
     return [x_ND, *of_sublayer, dropout, seed, number, gradient_ND, rounded_gradient_ND.to(dtype)]
 
 
@@ -45,22 +45,40 @@ def test_norms_of_sums_and_their_gradients_are_those_of_the_formula(tmp_path):
         kept_ND = found[3] != 0  # what is dropped has no gradient
         assert kept_ND.all() if dropout == 0 else not kept_ND.all()
         inputs = [x.double().requires_grad_() for x in inputs]
-        sum_ND = inputs[0] + inputs[1] * kept_ND / (1 - dropout)
-        output_ND = F.layer_norm(sum_ND, sum_ND.shape[1:], *inputs[2:], 1e-5)
+        sum_ND = inputs[0] + (inputs[1] + inputs[2]) * kept_ND / (1 - dropout)
+        output_ND = F.layer_norm(sum_ND, sum_ND.shape[1:], *inputs[3:], 1e-5)
         gradient_ND = gradient_ND.double() + rounded_gradient_ND
         exact = [output_ND.detach()] * 2 + [*torch.autograd.grad(output_ND, inputs, gradient_ND)]
         float32, dtype = torch.float32, case[1].dtype
-        assert [x.dtype for x in found] == [float32, dtype, float32, dtype, float32, float32]
+        assert [x.dtype for x in found] == [float32, dtype, float32, dtype, float32, float32, float32]
         for ours, right in zip(found, exact, strict=True):
             assert (ours - right).norm() <= dict(types)[dtype] * right.norm()
         assert (found[0] - exact[0]).norm() <= 1e-6 * exact[0].norm(), "the next sum gets all of its bits"
 
 
+def test_the_gradient_of_relu_and_its_sums_are_those_of_the_formula(tmp_path):
+    """Of rows and columns that fill no tile, of several tiles, and of what is not a number."""
+    generator = torch.Generator().manual_seed(1)
+    cases = []
+    for size in ((1, 7), (37, 600), (9, 512)):
+        gradient_NF, output_NF = torch.randn(2, *size, generator=generator)
+        output_NF.relu_()
+        output_NF[0, :2] = torch.tensor([1.0, torch.nan])
+        cases += [[gradient_NF.to(dtype), output_NF.to(dtype)] for dtype in (torch.float32, torch.bfloat16)]
+    for case, (cut_NF, sums_PF) in zip(cases, interpreted("relu", cases, tmp_path), strict=True):
+        exact_NF, sum_F = relu_gradient(*case, torch.float32)
+        assert torch.equal(cut_NF, exact_NF), "in the same type"
+        assert len(sums_PF) == min(3, -(-len(cut_NF) // 8)), "of as many programs"
+        torch.testing.assert_close(sums_PF.sum(dim=0), sum_F)
+
+
 def test_layers_that_pass_sums_in_two_types_are_the_layers(tmp_path):
-    for summed_ND, summed_gradient_ND, plain_ND, gradient_ND in interpreted("layers", [[[3, 7, 1], 16]], tmp_path):
-        torch.testing.assert_close(summed_ND, plain_ND, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(summed_gradient_ND, gradient_ND, rtol=1e-4, atol=1e-5)
-        assert gradient_ND.abs().max() > 1e-3
+    """Output and all gradients, that of a bias which the kernel of the norm adds among them."""
+    (found,) = interpreted("layers", [[[3, 7, 1], 16]], tmp_path)
+    half = len(found) // 2
+    for ours, plain in zip(found[:half], found[half:], strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
+    assert found[1].abs().max() > 1e-3
 
 
 def test_dropout_keeps_its_share_and_seed_and_number_decide_which(tmp_path):

@@ -19,7 +19,9 @@ from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.inference.fast import build_model
-from transformer_mt.kernels.device import choose_device
+from transformer_mt.inference.frozen import FrozenTransformer
+from transformer_mt.kernels.device import Device, choose_device
+from transformer_mt.settings.model_settings import RnnConfig, TransformerConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig
 from transformer_mt.text.tokenizer import Tokenizer
@@ -27,7 +29,7 @@ from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.run import validation as run_validation
-from transformer_mt.training.run.validation import ValidationSet, load_validation, perplexity, validate
+from transformer_mt.training.run.validation import ValidationSet, load_validation, perplexity, searched_form, validate
 
 DEVICE = choose_device("cpu", "fp32")
 
@@ -225,6 +227,15 @@ def test_a_batch_that_does_not_fit_into_memory_is_split_and_the_scores_stay_the_
     assert max(sizes) > 3 and min(sizes) <= 3
     assert split.values == pytest.approx(whole.values, rel=1e-5)
     assert split.example == whole.example
+
+
+def test_a_model_without_a_form_for_search_is_searched_itself():
+    """Nothing here needs the GPU that the device names: such a model is refused before."""
+    rnn, bf16 = build_model(RnnConfig(kind="rnn", d_model=8), 9, 9), torch.bfloat16
+    assert searched_form(rnn, Device(torch.device("cuda"), bf16, "")) is rnn
+    transformer = build_model(TransformerConfig(d_model=8, num_heads=2, encoder_layers=1, decoder_layers=1), 9, 9)
+    assert searched_form(transformer, Device(torch.device("cpu"), bf16, "")) is transformer
+    assert isinstance(searched_form(transformer, DEVICE), FrozenTransformer)
 
 
 def test_perplexity_never_overflows():

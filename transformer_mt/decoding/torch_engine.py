@@ -32,8 +32,7 @@ from transformer_mt.decoding.engine import (
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.sampling import greedy, sample
 from transformer_mt.decoding.search import BY_SCORE, beam_search
-from transformer_mt.inference.cuda_graphs import CudaCapture, make_room, with_cuda_graphs
-from transformer_mt.inference.frozen import frozen
+from transformer_mt.inference.cuda_graphs import for_search, make_room
 from transformer_mt.kernels.device import Device
 from transformer_mt.kernels.matmul import Matmul, Quantization
 from transformer_mt.models.attention_weights import (
@@ -99,12 +98,7 @@ class TorchEngine(Engine):
     @cached_property
     def searched(self) -> Seq2Seq:
         """The model in its form for search. Raises TranslationError if it has none in this precision."""
-        if self.plain:
-            return self.model
-        model, device = frozen(self.model, self.matmul), self.device.torch_device
-        if device.type != "cuda":
-            return model
-        return with_cuda_graphs(model, partial(CudaCapture, torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
+        return self.model if self.plain else for_search(self.model, self.matmul, self.device.torch_device)
 
     def translate_unordered(
         self, sentences: Sequence[Sentence], decoding: DecodingConfig, wanted: Wanted = WITH_SCORES

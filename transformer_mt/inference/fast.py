@@ -18,7 +18,7 @@ from transformer_mt.base.languages import PAD
 from transformer_mt.base.memory import machine_memory
 from transformer_mt.kernels import top_words
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
-from transformer_mt.kernels.matmul import Dropout, Linear, linear, linear_maps, linear_relu
+from transformer_mt.kernels.matmul import Dropout, Linear, linear, parts, rows_linear
 from transformer_mt.kernels.packed_attention import HAS_TRITON, Segments, packed_self_attention
 from transformer_mt.models.attention import Memory, MultiHeadAttention, Sight
 from transformer_mt.models.convolutional import Convolutional
@@ -44,23 +44,46 @@ class Summed(NamedTuple):
     """Of the next sum."""
 
 
+class Apart(NamedTuple):
+    """The output of a sub-layer for packed sentences on a GPU: product_ND + bias_D, which the next kernel adds."""
+
+    product_ND: Tensor
+    bias_D: Tensor
+
+
+def is_packed_on_gpu(x: Tensor) -> bool:
+    return x.is_cuda and x.dim() == 2
+
+
+def last_product(linear: nn.Linear, x: Tensor) -> Any:
+    """The output of a sub-layer that ends with this linear map: a tensor, or Apart."""
+    if not is_packed_on_gpu(x):
+        return linear(x)
+    weight, bias, *rounded = parts(linear)
+    return Apart(rows_linear(x, weight, None, *rounded[:1]), bias)
+
+
 class FastResidual(Residual):
     """Computes dropout, sum and norm of packed sentences by one kernel on GPUs."""
 
     def forward(self, x_BTD: Tensor | Summed, sublayer: Callable[[Tensor], Tensor]) -> Any:
         """Between layers of packed sentences, a Summed takes the place of a tensor."""
         if isinstance(x_BTD, Tensor):
-            if not x_BTD.is_cuda or x_BTD.dim() > 2 or self.pre_norm or not HAS_TRITON:
-                return super().forward(x_BTD, sublayer)
+            if self.pre_norm or not HAS_TRITON or not is_packed_on_gpu(x_BTD):
+                return super().forward(x_BTD, lambda x_BTD: _together(sublayer(x_BTD)))
             x_BTD = Summed(x_BTD.float(), x_BTD, torch.randint(2**62, (1,), device=x_BTD.device))
         from transformer_mt.kernels.residual_norm import residual_norm
 
         x_ND, rounded_ND, seed_1, number = x_BTD
         norm, dropout = self.norm, self.dropout.p if self.training else 0.0
-        full_ND, rounded_ND, *_ = residual_norm(
-            x_ND, sublayer(rounded_ND), norm.weight, norm.bias, seed_1, number, norm.eps, dropout
-        )
+        output: Tensor | Apart = sublayer(rounded_ND)
+        added = Apart(output, torch.zeros_like(norm.bias)) if isinstance(output, Tensor) else output
+        full_ND, rounded_ND, *_ = residual_norm(x_ND, *added, norm.weight, norm.bias, seed_1, number, norm.eps, dropout)
         return Summed(full_ND, rounded_ND, seed_1, number + 1)
+
+
+def _together(output: Tensor | Apart) -> Tensor:
+    return output if isinstance(output, Tensor) else output.product_ND + output.bias_D
 
 
 def rounded(x: Tensor | Summed) -> Tensor:
@@ -71,24 +94,26 @@ def rounded(x: Tensor | Summed) -> Tensor:
 class FastFeedForward(FeedForward):
     """Computes the ReLU together with the product before it."""
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        output_BTD: Tensor = self.outer(linear_relu(x_BTD, self.inner.weight, self.inner.bias))
-        return output_BTD
+    def forward(self, x_BTD: Tensor) -> Any:
+        return last_product(self.outer, linear(x_BTD, *parts(self.inner), relu=True))
 
 
 class FastMultiHeadAttention(MultiHeadAttention):
     """Attention by kernels for GPUs. On CPUs, a kind of `Sight` leaves out padding (models/layouts.py)."""
 
-    def forward(self, x_BTD: Tensor, see: Sight) -> Tensor:
+    def forward(self, x_BTD: Tensor, see: Sight) -> Any:
         if not isinstance(see, Segments):
             return super().forward(x_BTD, see)
         # On GPUs, the gradients of queries, keys and values are then side by side, as the product needs them.
         qkv_N3HK = self.in_projection(x_BTD).view(len(x_BTD), 3, self.num_heads, -1)
-        output_ND: Tensor = self.out_projection(packed_self_attention(qkv_N3HK, see).flatten(-2))
-        return output_ND
+        return last_product(self.out_projection, packed_self_attention(qkv_N3HK, see).flatten(-2))
+
+    def attend(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, see: Sight) -> Any:
+        mixed_BHTK = see.attend(query_BHTK, key_BHSK, value_BHSK, self.attention)
+        return last_product(self.out_projection, mixed_BHTK.transpose(-3, -2).flatten(-2))
 
     def project_rows(self, x_BTD: Tensor, rows: slice) -> Tensor:
-        return linear(x_BTD, self.in_projection.weight[rows], self.in_projection.bias[rows])
+        return linear(x_BTD, *parts(self.in_projection, rows))
 
     def attention(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, mask: Tensor) -> Tensor:
         if not query_BHTK.is_cuda:
@@ -121,20 +146,19 @@ class FastTransformer(VariedTransformer):
         if not isinstance(see, Segments):
             return super().memories(memory_BSD, see)
         attentions = [layer.cross_attention for layer in self.decoder_layers()]
-        of_keys = slice(self.d_model, None)
-        maps = [(each.in_projection.weight[of_keys], each.in_projection.bias[of_keys]) for each in attentions]
+        maps = [parts(each.in_projection, slice(self.d_model, None)) for each in attentions]
+        # A GPU then reads the memory once and writes its gradient once.
+        of_all_ND = linear(memory_BSD, *map(torch.cat, zip(*maps, strict=True)))
         found = []
-        for attention, both_ND in zip(attentions, linear_maps(memory_BSD, maps), strict=True):
+        for attention, both_ND in zip(attentions, of_all_ND.chunk(len(maps), dim=-1), strict=True):
             key_ND, value_ND = both_ND.chunk(2, dim=-1)
             found.append(Memory(attention.heads(key_ND), attention.heads(value_ND), see))
         return found
 
 
 def real_features(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
-    """The features of each real target token, ND. On CPUs it leaves out padding, if the model supports this."""
-    if isinstance(model, FastTransformer) and not (
-        model.config.why_not_packed() or model.config.attention_window or source_BS.is_cuda
-    ):
+    """The features of each real target token, ND; for CPUs. It leaves out padding, if the model supports this."""
+    if isinstance(model, FastTransformer) and not (model.config.why_not_packed() or model.config.attention_window):
         return model.features(unpadded(source_BS), unpadded(decoder_input_BT))
     return model.features(source_BS, decoder_input_BT)[decoder_input_BT != PAD]
 

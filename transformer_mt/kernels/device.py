@@ -132,8 +132,7 @@ def on_host(*tensors: Tensor) -> tuple[Tensor, ...]:
     return copies
 
 
-def on_device(numbers: Sequence[float], device: torch.device) -> Tensor:
+def on_device(numbers: Sequence[float] | Tensor, device: torch.device) -> Tensor:
     """The numbers as a tensor on the device. A GPU copies them after its queued work; the host does not wait."""
-    if device.type != "cuda":
-        return torch.tensor(numbers, device=device)
-    return torch.tensor(numbers, pin_memory=True).to(device, non_blocking=True)
+    here = torch.as_tensor(numbers)
+    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here.to(device)

@@ -4,7 +4,8 @@ PyTorch's compiler makes one kernel of them, too, but of the four numbers that a
 for the gradients reads one row after the other. Here each draw serves four elements. The mask of the dropout is never
 in memory: the gradient draws it again.
 
-Equals `models.transformer.Residual` with norm=post. In bf16 training only products are bf16: the output is there twice,
+Equals `models.transformer.Residual` with norm=post. It also adds the bias of the sub-layer's last product, whose
+gradient then needs no pass over memory of its own. In bf16 training only products are bf16: the output is there twice,
 in fp32 for the next sum, and in bf16 for the next product. For the gradient, the normed sum is kept in bf16.
 Importing this module needs Triton.
 
@@ -35,6 +36,7 @@ def _kept(seed, row_R, DROPOUT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.cons
 def forward_kernel(
     x,
     sublayer,
+    sublayer_bias,
     weight,
     bias,
     seed,
@@ -57,6 +59,7 @@ def forward_kernel(
     is_column = column < width
     inside = (row_R[:, None] < num_rows) & is_column
     added = tl.load(sublayer + place, mask=inside, other=0.0).to(tl.float32)
+    added += tl.load(sublayer_bias + column, mask=is_column, other=0.0)
     sum_RD = tl.load(x + place, mask=inside, other=0.0)
     if DROPOUT > 0:
         added = tl.where(_kept(tl.load(seed) + number, row_R, DROPOUT, ROWS, BLOCK), added * (1 / (1 - DROPOUT)), 0.0)
@@ -92,13 +95,14 @@ def backward_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The gradients of some tiles of rows, and the sums over these rows for the gradients of weight and bias."""
+    """The gradients of some tiles of rows, and the sums over these rows for the gradients of biases and weight."""
     program, num_programs = tl.program_id(0), tl.num_programs(0)
     column = tl.arange(0, BLOCK)[None, :]
     is_column = column < width
     weight_D = tl.load(weight + column, mask=is_column, other=0.0)
     weight_sum_RD = tl.zeros([ROWS, BLOCK], tl.float32)
     bias_sum_RD = tl.zeros([ROWS, BLOCK], tl.float32)
+    sublayer_sum_RD = tl.zeros([ROWS, BLOCK], tl.float32)
     for tile in range(program, tl.cdiv(num_rows, ROWS), num_programs):
         row_R = tile * ROWS + tl.arange(0, ROWS)
         place = row_R[:, None].to(tl.int64) * width + column
@@ -117,17 +121,20 @@ def backward_kernel(
         if DROPOUT > 0:
             kept_RD = _kept(tl.load(seed) + number, row_R, DROPOUT, ROWS, BLOCK)
             sum_gradient_RD = tl.where(kept_RD, sum_gradient_RD * (1 / (1 - DROPOUT)), 0.0)
+        sublayer_sum_RD += sum_gradient_RD
         tl.store(sublayer_gradient + place, sum_gradient_RD.to(sublayer_gradient.dtype.element_ty), mask=inside)
-    of_program = sums + program * 2 * width + tl.arange(0, BLOCK)
+    of_program = sums + program * 3 * width + tl.arange(0, BLOCK)
     is_column = tl.arange(0, BLOCK) < width
-    tl.store(of_program, tl.sum(weight_sum_RD, 0), mask=is_column)
-    tl.store(of_program + width, tl.sum(bias_sum_RD, 0), mask=is_column)
+    tl.store(of_program, tl.sum(sublayer_sum_RD, 0), mask=is_column)
+    tl.store(of_program + width, tl.sum(weight_sum_RD, 0), mask=is_column)
+    tl.store(of_program + 2 * width, tl.sum(bias_sum_RD, 0), mask=is_column)
 
 
 @triton_op("transformer_mt::residual_norm", mutates_args=())
 def residual_norm(
     x_ND: Tensor,
     sublayer_ND: Tensor,
+    sublayer_bias_D: Tensor,
     weight_D: Tensor,
     bias_D: Tensor,
     seed_1: Tensor,
@@ -135,10 +142,12 @@ def residual_norm(
     eps: float,
     dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """LayerNorm(x + Dropout(sublayer)) (Vaswani et al. 2017, sec. 3.1 and 5.4), ND: in fp32, and in sublayer's type.
+    """LayerNorm(x + Dropout(sublayer + sublayer_bias)) (Vaswani et al. 2017, sec. 3.1 and 5.4), ND, in two types: fp32
+    and that of the sub-layer's output.
 
-    x, weight and bias are fp32. `seed_1` (int64) and the `number` of this sum among all with the same seed decide which
-    elements are dropped. The other two results are for the gradient: the normed sum, ND, and the scale of each row, N.
+    x, weight and biases are fp32. `seed_1` (int64) and the `number` of this sum among all with the same seed decide
+    which elements are dropped. The other two results are for the gradient: the normed sum, ND, and the scale of each
+    row, N.
     """
     x_ND, sublayer_ND = x_ND.contiguous(), sublayer_ND.contiguous()
     num_rows, width = x_ND.shape
@@ -147,6 +156,7 @@ def residual_norm(
     wrap_triton(forward_kernel)[(triton.cdiv(num_rows, ROWS),)](
         x_ND,
         sublayer_ND,
+        sublayer_bias_D,
         weight_D,
         bias_D,
         seed_1,
@@ -174,12 +184,12 @@ def _backward(
     number: int,
     dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x and the sub-layer's output, ND; for those of weight and bias the sums of each program."""
+    """The gradients of x and the sub-layer's output, ND; for those of biases and weight the sums of each program."""
     num_rows, width = normed_ND.shape
     programs = min(PROGRAMS, triton.cdiv(num_rows, ROWS))
     gradient_ND, rounded_gradient_ND = gradient_ND.contiguous(), rounded_gradient_ND.contiguous()
     x_gradient_ND, sublayer_gradient_ND = torch.empty_like(gradient_ND), torch.empty_like(normed_ND)
-    sums = weight_D.new_empty(programs, 2, width)
+    sums = weight_D.new_empty(programs, 3, width)
     wrap_triton(backward_kernel)[(programs,)](
         gradient_ND,
         rounded_gradient_ND,
@@ -205,7 +215,7 @@ def _constants(width: int, dropout: float) -> dict[str, Any]:
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    _, _, weight_D, _, seed_1, ctx.number, _, ctx.dropout = inputs
+    *_, weight_D, _, seed_1, ctx.number, _, ctx.dropout = inputs
     ctx.save_for_backward(*output[2:], weight_D, seed_1)
     ctx.mark_non_differentiable(*output[2:])
 
@@ -215,8 +225,7 @@ def _gradients(
 ) -> tuple[Tensor | None, ...]:
     gradients = gradient_ND, rounded_gradient_ND
     x_gradient_ND, sublayer_gradient_ND, sums = _backward(*gradients, *ctx.saved_tensors, ctx.number, ctx.dropout)
-    weight_gradient_D, bias_gradient_D = sums.sum(dim=0)
-    return x_gradient_ND, sublayer_gradient_ND, weight_gradient_D, bias_gradient_D, *[None] * 4
+    return x_gradient_ND, sublayer_gradient_ND, *sums.sum(dim=0), *[None] * 4
 
 
 residual_norm.register_autograd(_gradients, setup_context=_keep)

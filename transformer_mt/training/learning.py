@@ -5,7 +5,7 @@ B sentences  T target positions  N real target tokens  D model width
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -17,8 +17,10 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformer_mt.base.languages import PAD
 from transformer_mt.batches.packing import MicroBatch, PackedBatch
 from transformer_mt.kernels.device import Device
+from transformer_mt.kernels.matmul import rounded_weights
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layouts import Packed
+from transformer_mt.training.distributed import is_sharded
 from transformer_mt.training.loss import LossSums, label_smoothed, real_features
 from transformer_mt.training.out_of_memory import Room
 
@@ -69,7 +71,10 @@ class BatchLoss(nn.Module):
     def forward(self, batch: MicroBatch) -> LossSums:
         batch = batch.to(self.device.torch_device)
         features = self.compiled or self.model.features
-        features_ND, labels_N = features_and_labels(self.model, features, batch, self.device)
+        # A GPU rounds all weights together; those of other ranks are not there yet.
+        is_half = self.device.torch_device.type == "cuda" and self.device.dtype != torch.float32
+        with rounded_weights(self.model, self.device.dtype) if is_half and not is_sharded(self) else nullcontext():
+            features_ND, labels_N = features_and_labels(self.model, features, batch, self.device)
         loss = self.model.faster(label_smoothed)
         return LossSums(*loss(features_ND, self.model.output_VD, labels_N, self.smoothing, self.model.output_bias_V))
 
@@ -85,8 +90,15 @@ def features_and_labels(model: Seq2Seq, features: Features, batch: MicroBatch, d
             source = Packed(batch.source_N, batch.source_offsets, batch.source_positions_N, longest)
             target = Packed(batch.decoder_input_N, batch.target_offsets, batch.target_positions_N, longest)
             return features(source, target).to(device.dtype), batch.labels_N
-        features_ND = model.faster(real_features)(model, batch.source_BS, batch.decoder_input_BT)
-    return features_ND.to(device.dtype), batch.labels_BT[batch.decoder_input_BT != PAD]
+        real_BT = batch.decoder_input_BT != PAD
+        if not real_BT.is_cuda:
+            features_ND = model.faster(real_features)(model, batch.source_BS, batch.decoder_input_BT)
+            return features_ND.to(device.dtype), batch.labels_BT[real_BT]
+        # A mask would let the host wait until the GPU has counted its tokens.
+        place_N = real_BT.flatten().nonzero_static(size=batch.num_labels)[:, 0]
+        features_BTD = model.features(batch.source_BS, batch.decoder_input_BT)
+        features_ND = features_BTD.flatten(0, 1).index_select(0, place_N)
+    return features_ND.to(device.dtype), batch.labels_BT.flatten()[place_N]
 
 
 class MovingAverage:

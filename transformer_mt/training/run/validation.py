@@ -8,8 +8,9 @@ from itertools import islice
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.errors import CorpusError, TranslationError
 from transformer_mt.base.languages import PAD
 from transformer_mt.base.wording import two_decimals
 from transformer_mt.batches.batching import Batch, ordered_batches
@@ -20,8 +21,8 @@ from transformer_mt.decoding.constraints import Constraints, Utf8
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.sampling import greedy
 from transformer_mt.evaluation.metrics import check_tokeniser, corpus_score
-from transformer_mt.inference.frozen import frozen
-from transformer_mt.kernels.device import Device
+from transformer_mt.inference.cuda_graphs import for_search
+from transformer_mt.kernels.device import Device, on_device, on_host
 from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.corpus_settings import CorpusConfig
@@ -200,28 +201,39 @@ def _validate_share(
 ) -> tuple[float, int, dict[int, str]]:
     """This rank's share: the sum of the nll in nats, the number of its tokens, and the translations by pair."""
     loss = BatchLoss(model, device, smoothing=0.0, compiled=False)
-    nll, tokens = 0.0, 0
+    nlls, tokens = [torch.zeros((), device=device.torch_device)], 0
     translations: dict[int, str] = {}
-    # The frozen form is faster. It copies the current weights, and has no mixed precision.
-    searched = frozen(model, Matmul()) if device.dtype == torch.float32 and model.faster_forms else model
+    searched = searched_form(model, device)
     tokenizer, room = validation.tokenizer, Room()
     utf8 = Utf8.of(tokenizer.target_pieces(range(tokenizer.target_vocab_size)), device.torch_device)
 
-    def measured(parts: Iterable[MicroBatch]) -> list[tuple[float, dict[int, str]]]:
-        return [(loss(part).nll.item(), _translated(searched, device, validation, utf8, part)) for part in parts]
+    def measured(parts: Iterable[MicroBatch]) -> list[tuple[Tensor, dict[int, str]]]:
+        return [(loss(part).nll, _translated(searched, device, validation, utf8, part)) for part in parts]
 
     for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):
         tokens += batch.num_labels
-        for part_nll, texts in room.fit([batch.to(device.torch_device)], measured, loss, device):
-            nll += part_nll
+        for nll, texts in room.fit([batch], measured, loss, device):
+            nlls.append(nll)
             translations |= texts
-    return nll, tokens, translations
+    (nll_of_parts,) = on_host(torch.stack(nlls))  # the host waits for a GPU once, and otherwise only for words
+    return sum(nll_of_parts.tolist()), tokens, translations
+
+
+def searched_form(model: Seq2Seq, device: Device) -> Seq2Seq:
+    """The model in its faster form for search, with its current weights, if it has one in this precision."""
+    is_fp32 = device.dtype == torch.float32
+    if not model.faster_forms or not (is_fp32 or device.torch_device.type == "cuda"):
+        return model
+    try:
+        return for_search(model, Matmul(None if is_fp32 else device.dtype), device.torch_device)
+    except TranslationError:
+        return model
 
 
 def _translated(
     model: Seq2Seq, device: Device, validation: ValidationSet, utf8: Utf8 | None, batch: MicroBatch
 ) -> dict[int, str]:
-    """The greedy translations of those pairs of a padded batch that are to be translated, by pair."""
+    """The greedy translations of those pairs of a padded batch, on the CPU, that are to be translated, by pair."""
     assert isinstance(batch, Batch)
     wanted_B = batch.pairs_B < validation.num_decoded
     if not wanted_B.any():
@@ -229,6 +241,7 @@ def _translated(
     source_BS = batch.source_BS[wanted_B]
     sentences = [Sentence([i for i in ids if i != PAD]) for ids in source_BS.tolist()]
     limits = [each.max_length(validation.max_extra_length, validation.max_positions) for each in sentences]
+    source_BS = on_device(source_BS, device.torch_device)
     with device.autocast():
         found = greedy(model, source_BS, Constraints(limits, utf8=utf8), DecodingConfig(beam_size=1), scores=False)
     # If its numbers are not finite, a sentence has no translation: training continues, with lower scores.
