@@ -7,7 +7,6 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from transformer_mt.base.errors import ConfigError, CorpusError, UserError
 from transformer_mt.base.wording import counted, cut
@@ -144,17 +143,19 @@ def _parser() -> argparse.ArgumentParser:
         "python -m transformer_mt.rerank valid.jsonl --tune valid.de\n"
         "  python -m transformer_mt.rerank test.jsonl channel=0.5 length_penalty=1 > test.de",
     )
-    parser.add_argument("lists", metavar="NBEST", type=Path, help="a file of n-best lists; may be a .gz, .zst or .xz")
+    parser.add_argument(
+        "lists", metavar="NBEST", type=cli.place, help="a file of n-best lists; may be a .gz, .zst or .xz"
+    )
     parser.add_argument(
         "weights", metavar="NAME=WEIGHT", nargs="*", default=[], help="the weight of a field, such as channel=0.5"
     )
     parser.add_argument(
-        "--tune", metavar="REFERENCE", type=Path, help="find the weights that give the highest BLEU with this file"
+        "--tune", metavar="REFERENCE", type=cli.place, help="find the weights that give the highest BLEU with this file"
     )
     parser.add_argument(
         "--closest",
         metavar="REFERENCE",
-        type=Path,
+        type=cli.place,
         help="choose the translation that is most similar to the same line of this file",
     )
     about = "the language of REFERENCE, which decides the tokenisation of BLEU"

@@ -5,7 +5,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.decoding.scorer import PairScore, Scorer
@@ -168,12 +167,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "source",
         metavar="SOURCE",
-        type=Path,
+        type=cli.place,
         nargs="?",
         help="a file of sentences, one per line; may be compressed (.gz, .zst or .xz)",
     )
     parser.add_argument(
-        "target", metavar="TARGET", type=Path, nargs="?", help="the file of their translations, or of n-best lists"
+        "target", metavar="TARGET", type=cli.place, nargs="?", help="the file of their translations, or of n-best lists"
     )
     parser.add_argument("--add", metavar="NAME", help="add this field to each translation of n-best lists")
     parser.add_argument(

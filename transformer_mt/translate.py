@@ -12,12 +12,12 @@ from typing import BinaryIO
 
 from transformer_mt.base import torchrun
 from transformer_mt.base.errors import TranslationError
+from transformer_mt.base.remote import Place, RemotePath
 from transformer_mt.base.wording import LineProgress
 from transformer_mt.corpora.text_files import is_compressed
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli, line_input
 from transformer_mt.terminal.file_to_file import is_file_to_file, translate_file
 from transformer_mt.terminal.translation_output import OutputForm, TranslationSummary, translate_block, with_prefixes
@@ -130,13 +130,17 @@ def _check_output(arguments: argparse.Namespace) -> None:
     if is_compressed(path) and path.suffix != ".gz":
         raise TranslationError(
             f"--output {path}: `translate` writes plain text or .gz, not {path.suffix}: write "
-            f"--output {path.with_suffix('.gz')}, or leave the ending out"
+            f"--output {str(path).removesuffix(path.suffix)}.gz, or leave the ending out"
         )
-    directories = [model.resolve() for model in cli.model_dirs(arguments)]
     inputs = arguments.input, arguments.prefix, arguments.terms
-    read = [file for file in inputs if file is not None and file.is_file()]
-    is_read = path.is_file() and any(file.samefile(path) for file in read)
-    if is_read or Path(os.path.realpath(path)).parent in directories:
+    if isinstance(path, RemotePath):
+        would_replace = path in inputs
+    else:
+        read = [file for file in inputs if isinstance(file, Path) and file.is_file()]
+        would_replace = path.is_file() and any(file.samefile(path) for file in read)
+        directories = [model.resolve() for model in cli.model_dirs(arguments)]
+        would_replace = would_replace or Path(os.path.realpath(path)).parent in directories
+    if would_replace:
         raise TranslationError(
             f"--output {path}: this command reads the file, or it is in the directory of the model, and the "
             "translations would replace it: give another file"
@@ -144,11 +148,11 @@ def _check_output(arguments: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _opened(path: Path | None) -> Iterator[BinaryIO | gzip.GzipFile]:
+def _opened(path: Place | None) -> Iterator[BinaryIO | gzip.GzipFile]:
     """Standard output, or a file that replaces `path` when it is complete; it is compressed if `path` ends in .gz."""
-    with cli.output() if path is None else replacing(path) as file:
+    with cli.output() if path is None else cli.replaced(path) as file:
         if path is not None and path.suffix == ".gz":
-            with gzip.GzipFile(path.stem, "wb", fileobj=file, mtime=0) as compressed:
+            with gzip.GzipFile(path.name.removesuffix(".gz"), "wb", fileobj=file, mtime=0) as compressed:
                 yield compressed
         else:
             yield file
@@ -165,9 +169,17 @@ def _parser() -> argparse.ArgumentParser:
     cli.add_engine_arguments(parser)
     cli.add_settings(parser, "a setting, such as beam_size=5")
     parser.add_argument(
-        "--input", metavar="FILE", type=Path, help="read this file, not standard input; may be a .gz, .zst or .xz"
+        "--input",
+        metavar="FILE",
+        type=cli.place,
+        help="read this file, not standard input; may be a .gz, .zst or .xz, and a URL such as s3://BUCKET/FILE",
     )
-    parser.add_argument("--output", metavar="FILE", type=Path, help="write this file instead (.gz: compressed)")
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        type=cli.place,
+        help="write this file instead (.gz: compressed), or to s3:// or gs://",
+    )
     parser.add_argument(
         "--format",
         choices=["text", "html", "xml", "markdown", "srt", "po"],
@@ -175,7 +187,9 @@ def _parser() -> argparse.ArgumentParser:
         help="text: lines (the default); html, xml, markdown: a page or a part of one; srt: subtitles; po: gettext",
     )
     parser.add_argument("--tag", metavar="TAG", help="put this tag of the model, such as '<2de>', before every line")
-    parser.add_argument("--prefix", metavar="FILE", type=Path, help="translation n begins with line n of this file")
+    parser.add_argument(
+        "--prefix", metavar="FILE", type=cli.place, help="translation n begins with line n of this file"
+    )
     parser.add_argument(
         "--terms", metavar="FILE", type=Path, help="how to translate terms: a line is SOURCE, a tab, TARGET|TARGET|…"
     )

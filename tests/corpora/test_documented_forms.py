@@ -42,7 +42,7 @@ def my(tmp_path: Path) -> Path:
 def test_an_example_is_read(my: Path, train: object) -> None:
     corpus = CorpusConfig(source_language="en", target_language="de", train=train, valid="none", test={})  # type: ignore[arg-type]
     [text] = corpus.training_corpora
-    if text.form == "hub":
+    if text.form == "hub" or "://" in text.place:
         return  # it needs the network
     with chdir(my.parent):
         assert list(open_corpus(text).pairs()) == PAIRS

@@ -5,6 +5,8 @@ import sys
 import time
 from typing import Any, Self
 
+from transformer_mt.base.errors import UserError
+
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -91,3 +93,21 @@ class LineProgress:
             return f"{shown_done} {self._unit}, {rate:,.1f} a second"
         left = f", {duration((self._num_lines - done) / rate)} left" if rate > 0 else ""
         return f"{shown_done} of {self._num_lines:,} {self._unit}, {rate:,.1f} a second{left}"
+
+
+_SECRET = re.compile(r"://.*:.*@|https?://.*\?.*")  # a password, or a query that may be a signature
+
+
+def hidden(text: str) -> str:
+    """Return a text without the secrets of a URL in it."""
+    return _SECRET.sub("://***", text)
+
+
+def without_secret(name: str) -> str:
+    """Return the name of a file. Raises UserError, which does not show it, for a URL that seems to contain a secret."""
+    if _SECRET.search(name):
+        raise UserError(
+            "this URL has a password, or a query (?…), which may be a signature, and names of files come into messages "
+            "and records. Leave it out, and give the secret to the backend (docs/data.md), or download the file first"
+        )
+    return name

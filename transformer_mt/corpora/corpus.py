@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.remote import Place, RemotePath, place
 from transformer_mt.base.wording import counted
 from transformer_mt.corpora.text_files import COMPRESSED, LONGEST, Survey, survey
 from transformer_mt.settings.corpus_settings import PairedText
@@ -100,34 +101,39 @@ def pair_of_texts(source: str, target: str) -> tuple[str, str] | BadPair:
 _PATTERN = re.compile(r"[*?\[]")
 
 
-def local_files(name: str) -> tuple[Path, ...]:
+def local_files(name: str) -> tuple[Place, ...]:
     """Return the file with this name, or those that match it, in alphabetical order. Raises CorpusError if none is."""
-    path = Path(name)
-    paths: tuple[Path, ...] = (path,)
+    path = place(name)
+    paths: tuple[Place, ...] = (path,)
     if _PATTERN.search(name) and not path.exists():
-        paths = tuple(Path(found) for found in sorted(glob(name, recursive=True)))
+        paths = tuple(map(place, _matching(path)))
         if not paths:
             raise CorpusError(f"{name}: no file matches this pattern; correct it in corpus")
     _check_regular(paths)
     return paths
 
 
-def _check_regular(paths: Iterable[Path]) -> None:
+def _matching(pattern: Place) -> list[str]:
+    return pattern.matches() if isinstance(pattern, RemotePath) else sorted(glob(str(pattern), recursive=True))
+
+
+def _check_regular(paths: Iterable[Place]) -> None:
     """Raises CorpusError for a pipe or a device, and for files in /proc, which may only look like regular files."""
     for path in paths:
-        if path.exists() and (not path.is_file() or path.resolve().is_relative_to("/proc")):
+        if isinstance(path, RemotePath) or not path.exists():
+            continue
+        if not path.is_file() or path.resolve().is_relative_to("/proc"):
             raise CorpusError(
                 f"{path}: is not a regular file, but `prepare` reads a corpus several times; write the text to a file, "
                 "compressed or not, and name that file"
             )
 
 
-def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Path, Path]]:
+def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Place, Place]]:
     """Return the files PREFIX.source and PREFIX.target, or all pairs of a pattern. Raises CorpusError."""
     named = [f"{prefix}.{language}{ending}" for language in (source, target) for ending in ("", *COMPRESSED)]
     is_pattern = _PATTERN.search(prefix) is not None and not any(Path(name).is_file() for name in named)
-    pattern = prefix if is_pattern else escape(prefix)
-    sides = [_matches(pattern, language) for language in (source, target)]
+    sides = [_matches(prefix, language, is_pattern) for language in (source, target)]
     for language, found in zip((source, target), sides, strict=True):
         if not found:
             cure = "" if is_pattern else "; or name both files: {source: FILE, target: FILE}"
@@ -148,19 +154,21 @@ def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Path, Pa
     return [(sides[0][common], sides[1][common]) for common in sorted(sides[0])]
 
 
-def _matches(pattern: str, language: str) -> dict[str, Path]:
+def _matches(prefix: str, language: str, is_pattern: bool) -> dict[str, Place]:
     """Return the files of a language by their prefix. If a file exists in several forms, prefer the uncompressed."""
-    found: dict[str, Path] = {}
+    found: dict[str, Place] = {}
     for ending in ("", *COMPRESSED):
-        for name in glob(f"{pattern}.{escape(language)}{ending}", recursive=True):
-            found.setdefault(name.removesuffix(ending).removesuffix(f".{language}"), Path(name))
+        path = place(f"{prefix}.{escape(language) if is_pattern else language}{ending}")
+        names = _matching(path) if is_pattern else [str(path)] if path.exists() else []
+        for name in names:
+            found.setdefault(name.removesuffix(ending).removesuffix(f".{language}"), place(name))
     return found
 
 
 def open_files(
     text: PairedText,
-    read: Callable[[Path, str], Iterator[Block]],
-    count: Callable[[Path, Survey], int | None] = lambda path, of_file: None,
+    read: Callable[[Place, str], Iterator[Block]],
+    count: Callable[[Place, Survey], int | None] = lambda path, of_file: None,
 ) -> Corpus:
     """Open a file, or all files that match a pattern, to read one after the other.
 

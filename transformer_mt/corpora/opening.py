@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.remote import Place
 from transformer_mt.corpora.corpus import BadPair, Corpus, blocks_of_file, local_files
 from transformer_mt.corpora.parallel import files_of, open_parallel, open_zip
 from transformer_mt.corpora.rows import digest_of_hub, open_hub, open_jsonl, open_parquet
@@ -39,8 +39,8 @@ def open_corpus(text: PairedText) -> Corpus:
     return _OPEN[text.form](text)
 
 
-def corpus_files(text: PairedText) -> tuple[Path, ...]:
-    """Return the local files of a corpus, without opening them. Raises CorpusError if one is missing."""
+def corpus_files(text: PairedText) -> tuple[Place, ...]:
+    """Return the files of a corpus, without opening them. Raises CorpusError if one is missing."""
     if text.form == "hub":
         return ()
     if text.form in (None, "prefix"):

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import zip_longest
-from pathlib import Path
 from typing import IO, NamedTuple
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import counted
 from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, local_files, parallel_files
 from transformer_mt.corpora.text_files import (
@@ -68,7 +68,7 @@ def open_sides(text: PairedText, sides: Sequence[tuple[OneSide, OneSide]]) -> Co
     return Corpus(blocks, lambda: digest, num_pairs)
 
 
-def files_of(text: PairedText) -> list[tuple[Path, Path]]:
+def files_of(text: PairedText) -> list[tuple[Place, Place]]:
     """Return the pairs of files. Raises CorpusError if one is missing or not a regular file."""
     if text.path is not None:
         return parallel_files(text.path, str(text.source), str(text.target))
@@ -81,7 +81,7 @@ def files_of(text: PairedText) -> list[tuple[Path, Path]]:
     return list(zip(sources, targets, strict=True))
 
 
-def _side(path: Path) -> OneSide:
+def _side(path: Place) -> OneSide:
     return OneSide(str(path), partial(opened, path))
 
 
@@ -107,7 +107,7 @@ def open_zip(text: PairedText) -> Corpus:
     return open_sides(text, sides)
 
 
-def _member_side(path: Path, name: str) -> OneSide:
+def _member_side(path: Place, name: str) -> OneSide:
     if is_compressed(path):
         raise CorpusError(f"{path}: is a compressed archive, but must be a .zip; decompress it once")
     with _archive(path) as archive:
@@ -116,23 +116,23 @@ def _member_side(path: Path, name: str) -> OneSide:
 
 
 @contextmanager
-def _opened(path: Path, member: str) -> Iterator[IO[bytes]]:
+def _opened(path: Place, member: str) -> Iterator[IO[bytes]]:
     with _archive(path) as archive, archive.open(member) as file:
         yield file
 
 
 @contextmanager
-def _archive(path: Path) -> Iterator[ZipFile]:
+def _archive(path: Place) -> Iterator[ZipFile]:
     """Open an archive. Raises CorpusError if reading it fails."""
     try:
-        with ZipFile(path) as archive:
+        with path.open("rb") as file, ZipFile(file) as archive:
             yield archive
     except (*Damage, BadZipFile, NotImplementedError) as error:
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(f"{path}: cannot be read ({reason}); name a complete .zip") from None
 
 
-def _member(name: str, archive: ZipFile, path: Path) -> ZipInfo:
+def _member(name: str, archive: ZipFile, path: Place) -> ZipInfo:
     """Return the member with this name, or the only one whose name ends in it. Raises CorpusError if there is none."""
     # macOS adds a file of its own for each file.
     files = [info for info in archive.infolist() if not info.is_dir() and not info.filename.startswith("__MACOSX/")]

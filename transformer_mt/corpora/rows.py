@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import reduce
 from operator import getitem
-from pathlib import Path
 from typing import IO, Any
 
 from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import counted, cut
 from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, open_files, pair_of_texts
 from transformer_mt.corpora.text_files import (
@@ -51,7 +51,7 @@ def _names(row: Mapping[str, Any]) -> Iterator[str]:
 def open_jsonl(text: PairedText) -> Corpus:
     """Open JSON lines. Raises CorpusError if the file cannot be read or is empty."""
 
-    def read(path: Path, digest: str) -> Iterator[Block]:
+    def read(path: Place, digest: str) -> Iterator[Block]:
         with opened_again(path, digest) as file:
             yield from blocks_of_file(str(path), _json_pairs(text, all_lines(file, str(path))))
 
@@ -90,13 +90,13 @@ def _value(row: Any, name: str) -> str:
 def open_parquet(text: PairedText) -> Corpus:
     """Open Parquet files. Raises CorpusError if one cannot be read, or if a column is missing or contains no text."""
 
-    def read(path: Path, digest: str) -> Iterator[Block]:
+    def read(path: Place, digest: str) -> Iterator[Block]:
         with _parquet(path) as (content, file):
             yield from blocks_of_file(str(path), _parquet_pairs(text, file, path), "row")
             content.seek(0)  # columns are not read in the order of the bytes, so the digest needs another reading
             check_same(survey_of(content).digest, digest, str(path))
 
-    def count(path: Path, of_file: Survey) -> int:
+    def count(path: Place, of_file: Survey) -> int:
         with _parquet(path) as (_, file):
             _columns(text, file, path)
             return int(file.metadata.num_rows)
@@ -105,7 +105,7 @@ def open_parquet(text: PairedText) -> Corpus:
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
+def _parquet(path: Place) -> Iterator[tuple[IO[bytes], Any]]:
     """Open a file, and a pyarrow.parquet.ParquetFile of it. Raises CorpusError if reading it fails."""
     parquet = needed("pyarrow.parquet", f"{path} is Parquet", "write it as another form")
     arrow_errors = needed("pyarrow", f"{path} is Parquet", "write it as another form").ArrowException
@@ -116,7 +116,7 @@ def _parquet(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
         raise CorpusError(f"{path}: cannot be read ({error}); name a complete Parquet file") from None
 
 
-def _columns(text: PairedText, file: Any, path: Path) -> list[str]:
+def _columns(text: PairedText, file: Any, path: Place) -> list[str]:
     """Return the names of the two columns. Raises CorpusError if one is missing or contains no text."""
     columns = [file.schema.column(number) for number in range(len(file.schema))]
     names, found = [column.path for column in columns], []
@@ -136,7 +136,7 @@ def _columns(text: PairedText, file: Any, path: Path) -> list[str]:
     return found
 
 
-def _parquet_pairs(text: PairedText, file: Any, path: Path) -> Iterator[tuple[str, str] | BadPair]:
+def _parquet_pairs(text: PairedText, file: Any, path: Place) -> Iterator[tuple[str, str] | BadPair]:
     import pyarrow
 
     names, num_read = _columns(text, file, path), 0

@@ -3,9 +3,9 @@
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 
 from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import counted, cut
 from transformer_mt.corpora.corpus import LOW_SCORE, BadPair, Block, Corpus, blocks_of_file, open_files, pair_of_texts
 from transformer_mt.corpora.text_files import BadLine, Survey, all_lines, opened_again
@@ -22,7 +22,7 @@ def open_tsv(text: PairedText) -> Corpus:
     """
     header = int(isinstance(text.source, str))
 
-    def read(path: Path, digest: str) -> Iterator[Block]:
+    def read(path: Place, digest: str) -> Iterator[Block]:
         with opened_again(path, digest) as file:
             lines = all_lines(file, str(path))
             first = next(lines, None)
@@ -34,7 +34,7 @@ def open_tsv(text: PairedText) -> Corpus:
             pairs = _pairs_of_lines(rest, columns, num_columns, text.min_score)
             yield from blocks_of_file(str(path), pairs, first=1 + header)
 
-    def count(path: Path, of_file: Survey) -> int:
+    def count(path: Place, of_file: Survey) -> int:
         next(read(path, of_file.digest), None)  # so that a missing column is an error at the start
         return max(0, of_file.num_lines - header)
 
@@ -44,11 +44,11 @@ def open_tsv(text: PairedText) -> Corpus:
 def open_csv(text: PairedText) -> Corpus:
     """Open comma-separated values (or ; or tabs) with names of columns in the first row. Raises CorpusError."""
 
-    def read(path: Path, digest: str) -> Iterator[Block]:
+    def read(path: Place, digest: str) -> Iterator[Block]:
         with opened_again(path, digest) as file:
             yield from blocks_of_file(str(path), _rows(text, path, all_lines(file, str(path))), "row", first=2)
 
-    def count(path: Path, of_file: Survey) -> int | None:
+    def count(path: Place, of_file: Survey) -> int | None:
         next(read(path, of_file.digest), None)  # so that a missing column is an error at the start
         # A quoted cell can have several lines, so the number of rows is unknown, unless there is only a header.
         return 0 if of_file.num_lines <= 1 else None
@@ -61,7 +61,7 @@ def _wanted(text: PairedText) -> list[str | int]:
     return [text.source or 1, text.target or 2, *([] if text.score is None else [text.score])]
 
 
-def _columns_of_tsv(text: PairedText, path: Path, header: str | BadLine) -> list[int]:
+def _columns_of_tsv(text: PairedText, path: Place, header: str | BadLine) -> list[int]:
     """Return the indices, from 0, of the columns of `_wanted`. Raises CorpusError like `open_tsv`."""
     num_columns = 0 if isinstance(header, BadLine) else header.count("\t") + 1
     if text.source is None and num_columns > 2 + (text.score is not None):
@@ -78,7 +78,7 @@ def _columns_of_tsv(text: PairedText, path: Path, header: str | BadLine) -> list
     return [_index(str(name), names, path) for name in wanted]
 
 
-def _index(name: str, names: Sequence[str], path: Path) -> int:
+def _index(name: str, names: Sequence[str], path: Place) -> int:
     if names.count(name) == 1:
         return names.index(name)
     found = ", ".join(names)
@@ -129,7 +129,7 @@ def _scored(source: str, target: str, cell: str, min_score: float) -> tuple[str,
     return BadPair(f"has the score {score:g}, below min_score={min_score:g}: {cut(source)} | {cut(target)}", LOW_SCORE)
 
 
-def _rows(text: PairedText, path: Path, lines: Iterator[str | BadLine]) -> Iterator[tuple[str, str] | BadPair]:
+def _rows(text: PairedText, path: Place, lines: Iterator[str | BadLine]) -> Iterator[tuple[str, str] | BadPair]:
     first = next(lines, None)
     if first is None:
         return

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, Literal, NamedTuple
 
 from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.remote import Place
 
 LONGEST = 1_000_000  # bytes of a line: more than any sentence; a file without line ends must not fill the memory
 COMPRESSED = (".gz", ".zst", ".xz")
@@ -50,12 +50,12 @@ def needed(module: str, what: str, otherwise: str) -> ModuleType:
         ) from None
 
 
-def is_compressed(path: Path) -> bool:
+def is_compressed(path: Place) -> bool:
     """Whether the name of a file has the ending of a compressed file."""
     return path.suffix in COMPRESSED
 
 
-def decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedIOBase:
+def decompressed(raw: io.BufferedReader, path: Place) -> io.BufferedIOBase:
     """Return the bytes of a file, decompressed if its name has the ending. Reading them may raise one of `Damage`.
 
     Raises CorpusError if the file is compressed but its name has no such ending, if the compression is not supported,
@@ -127,7 +127,7 @@ ByteStream = io.BufferedIOBase | IO[bytes]
 InvalidText = Literal["strict", "replace"]
 
 
-def read_lines(path: Path, errors: InvalidText = "strict") -> Iterator[str]:
+def read_lines(path: Place, errors: InvalidText = "strict") -> Iterator[str]:
     """Read the lines of a UTF-8 file, compressed or not; see `decode_lines`. Raises CorpusError if it is unreadable."""
     with opened(path) as file:
         yield from decode_lines(limited_lines(file, str(path)), str(path), errors)
@@ -164,7 +164,7 @@ def decode_lines(file: Iterable[bytes], name: str, errors: InvalidText = "strict
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[io.BufferedIOBase]:
+def opened(path: Place) -> Iterator[io.BufferedIOBase]:
     """Open a file for bytes, decompressed if it is a .gz, .zst or .xz. Raises CorpusError if reading it fails."""
     try:
         with path.open("rb") as raw, decompressed(raw, path) as file:
@@ -177,7 +177,7 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
 
 
 @contextmanager
-def opened_again(path: Path, digest: str) -> Iterator[io.BufferedIOBase]:
+def opened_again(path: Place, digest: str) -> Iterator[io.BufferedIOBase]:
     """Open a file like `opened`. At its end, raise CorpusError if its text is no longer that of its survey."""
     with opened(path) as file, same_text(file, digest, str(path)) as hashed:
         yield hashed
@@ -225,7 +225,7 @@ class Survey(NamedTuple):
     num_lines: int
 
 
-def survey(path: Path) -> Survey:
+def survey(path: Place) -> Survey:
     """Read a file to its end. Raises CorpusError if it cannot be read, or if a compressed file is incomplete."""
     with opened(path) as file:
         return survey_of(file)

@@ -4,10 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 from transformer_mt.base.errors import CorpusError
+from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import cut
 from transformer_mt.corpora.corpus import (
     OTHER_LANGUAGES,
@@ -31,7 +31,7 @@ def open_tmx(text: PairedText) -> Corpus:
     return open_files(text, partial(_blocks, text))
 
 
-def _blocks(text: PairedText, path: Path, digest: str) -> Iterator[Block]:
+def _blocks(text: PairedText, path: Place, digest: str) -> Iterator[Block]:
     languages: Counter[str] = Counter()
     found = False
     for block in blocks_of_file(str(path), _pairs(text, path, digest, languages), "unit"):
@@ -44,7 +44,7 @@ def _blocks(text: PairedText, path: Path, digest: str) -> Iterator[Block]:
         )
 
 
-def _pairs(text: PairedText, path: Path, digest: str, languages: Counter[str]) -> Iterator[tuple[str, str] | BadPair]:
+def _pairs(text: PairedText, path: Place, digest: str, languages: Counter[str]) -> Iterator[tuple[str, str] | BadPair]:
     etree = needed("lxml.etree", f"{path} is TMX", "write it as another form, such as TSV")
     with opened_again(path, digest) as file:
         try:

@@ -11,6 +11,7 @@ from typing import Any
 from sacrebleu.significance import PairedTest, Result
 
 from transformer_mt.base.errors import EvaluationError
+from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import counted
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation.evaluated_texts import (
@@ -131,7 +132,7 @@ class _Run:
     scored: dict[str, TestSetScores]
 
 
-def compared_files(paths: Sequence[Path], references: Sequence[Path], language: str) -> ComparedTest:
+def compared_files(paths: Sequence[Path], references: Sequence[Place], language: str) -> ComparedTest:
     """Read files of translations and their references."""
     systems = [(str(path), list(read_lines(path))) for path in paths]
     return ComparedTest("files", [list(read_lines(path)) for path in references], systems, language)

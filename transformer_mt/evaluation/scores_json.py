@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from transformer_mt.base.errors import EvaluationError
+from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import counted, cut
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation.analysis import Analysis, analyse, text_of_analysis
@@ -186,7 +187,7 @@ class Details:
 
 
 def score_files(
-    hypothesis: Path, references: Sequence[Path], language: str, details: Details, source: Path | None
+    hypothesis: Place, references: Sequence[Place], language: str, details: Details, source: Place | None
 ) -> Results:
     """Score a file of translations against references, line by line. Analysis and COMET need the file `source`."""
     files = [hypothesis, *references]

@@ -42,7 +42,7 @@ def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None
     user, or if another process holds the lock.
     """
     for path in [path for text in texts if text.share is None for path in corpus_files(text)]:
-        if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
+        if isinstance(path, Path) and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
             raise CorpusError(
                 f"{path}: this file of the corpus is in data_dir={directory}, where `prepare` could overwrite it; "
                 "choose another data_dir"

@@ -4,8 +4,17 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self, TypeGuard
 
-from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+    model_validator,
+)
 
+from transformer_mt.base.wording import without_secret
 from transformer_mt.settings.section import Language, Positions, PositiveCount, Section, Text
 from transformer_mt.settings.section import Tag as TagText
 
@@ -18,12 +27,16 @@ Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-
 """A name that becomes a file name."""
 
 
+_Where = Annotated[Text, AfterValidator(without_secret)]
+"""A path or a URL."""
+
+
 def _kind_of_part(part: Any) -> str:
     return "(number)" if isinstance(part, int) and not isinstance(part, bool) else "(text)"
 
 
 Part = Annotated[
-    Annotated[Text, Tag("(text)")] | Annotated[int, Tag("(number)"), Field(ge=1, le=100_000)],
+    Annotated[_Where, Tag("(text)")] | Annotated[int, Tag("(number)"), Field(ge=1, le=100_000)],
     Discriminator(_kind_of_part),
 ]
 """What names one side of the pairs: the name of a column, field or file, or the number of a column, from 1."""
@@ -34,9 +47,9 @@ class PairedText(Section):
     parallel files source and target. Files whose names end in .gz, .zst or .xz are decompressed. A name with *, ? or
     [ ] means all files that match it, in alphabetical order."""
 
-    path: Text | None = None
-    """A file whose name ends in its form, such as my/train.tsv or my/train.tsv.gz. Or the beginning of the names of two
-    parallel files: my/train means my/train.<source_language> and my/train.<target_language>."""
+    path: _Where | None = None
+    """A file whose name ends in its form, such as my/train.tsv or s3://BUCKET/train.tsv.gz. Or the beginning of the
+    names of two parallel files: my/train means my/train.<source_language> and my/train.<target_language>."""
     form: Form | None = None
     """The form of path, if its name does not end in it. tsv: columns between tabs; source and target are the numbers of
     columns, from 1, or their names, if the first line has these names. csv: comma-separated values, with the names of
@@ -161,7 +174,7 @@ def _is_share(split: Any) -> TypeGuard[PairedText]:
     return isinstance(split, PairedText) and split.share is not None
 
 
-_OneText = Annotated[Text, Tag("(text)")] | Annotated[PairedText, Tag("(where)")]
+_OneText = Annotated[_Where, Tag("(text)")] | Annotated[PairedText, Tag("(where)")]
 Split = Annotated[_OneText, Discriminator(_form)]
 TrainingSplit = Annotated[
     _OneText | Annotated[tuple[PairedText, ...], Tag("(several)"), Field(max_length=10_000, strict=False)],

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from transformer_mt.base.errors import ConfigError
-from transformer_mt.base.wording import cut
+from transformer_mt.base.wording import cut, hidden
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.suggestions import MODELS, other_kind, remove_former_keys, suggestion
@@ -98,7 +98,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
         raise ConfigError(f"{path}: has no lines of the form `key: value`; name a YAML file, such as those in configs/")
     where = {key: f"{path}:{line}" for key, line in lines.items()}
     for override in overrides:
-        place = f"override {cut(override, 200)}"
+        place = f"override {cut(hidden(override), 200)}"
         key, value = _override(override, section)
         _assign(values, key, value)
         # Values below this key were replaced together with it.

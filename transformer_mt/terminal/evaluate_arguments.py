@@ -90,12 +90,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--hypothesis", metavar="FILE", type=Path, help="score these translations, without a model")
     parser.add_argument(
-        "--reference", metavar="FILE", type=Path, nargs="+", action="extend", default=[], help="their references"
+        "--hypothesis", metavar="FILE", type=cli.place, help="score these translations, without a model"
+    )
+    parser.add_argument(
+        "--reference", metavar="FILE", type=cli.place, nargs="+", action="extend", default=[], help="their references"
     )
     language = "the language of the translations, such as zh, ja, ko or th, which chooses the tokenisation of BLEU"
-    parser.add_argument("--source", metavar="FILE", type=Path, help="the sources of --hypothesis, for --analyse")
+    parser.add_argument("--source", metavar="FILE", type=cli.place, help="the sources of --hypothesis, for --analyse")
     parser.add_argument(
         "--compare",
         metavar="RUN_DIR|FILE",

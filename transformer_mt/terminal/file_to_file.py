@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from transformer_mt.base import torchrun
 from transformer_mt.base.errors import DirectoryError, RankError, TrainingError, TranslationError
+from transformer_mt.base.remote import Place, RemotePath
 from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.decoding.translator import Translator
@@ -29,7 +30,7 @@ from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.checksums import EXPORT_FILES, read_sums
 from transformer_mt.storage.files import OWN_SUFFIX, is_stream, parse_json, read_json, replacing, target_of, write_json
 from transformer_mt.storage.own_directory import LOCK, Owner, hold
-from transformer_mt.terminal.cli import engine_options, model_dirs
+from transformer_mt.terminal.cli import engine_options, model_dirs, replaced
 from transformer_mt.terminal.line_input import open_lines
 from transformer_mt.terminal.translation_output import (
     Block,
@@ -55,8 +56,10 @@ OWNER = Owner("translate", "writes the parts of the output there", "name another
 class OutputParts:
     """The directory of the parts of an output until the output is complete. Parts are numbered from 0."""
 
-    def __init__(self, output: Path) -> None:
+    def __init__(self, output: Place) -> None:
         """Raises OSError if the links at `output` form a circle."""
+        if isinstance(output, RemotePath):
+            output = Path(output.name)  # parts stay here, in the working directory
         target = target_of(output) if output.is_symlink() else output  # messages show the path that was typed
         self.directory = target.with_name(f"{target.name}.parts")
 
@@ -153,7 +156,8 @@ def is_file_to_file(arguments: Namespace) -> bool:
         return False
     if arguments.prefix is not None and not arguments.prefix.is_file():
         return False
-    return arguments.output is not None and not is_stream(arguments.output)
+    output = arguments.output
+    return isinstance(output, RemotePath) or (output is not None and not is_stream(output))
 
 
 def translate_file(arguments: Namespace) -> int:
@@ -229,7 +233,7 @@ class _FileTranslation:
     def _output(self) -> Iterator[BinaryIO]:
         """Open the output, which replaces the file at the end. Then delete the parts, but keep them after an error."""
         try:
-            with replacing(self.arguments.output, durable=True) as file:
+            with replaced(self.arguments.output, durable=True) as file:
                 yield file
         except BaseException:
             if num_parts := len(self.parts.numbers()):

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from queue import Queue
 from threading import Thread
 from typing import BinaryIO, TypeVar
 
 from transformer_mt.base.errors import CorpusError, UserError
+from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.corpora.text_files import (
     InvalidText,
@@ -108,7 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_lines(path: Path | None, errors: InvalidText, buffer_lines: int) -> LineInput:
+def open_lines(path: Place | None, errors: InvalidText, buffer_lines: int) -> LineInput:
     """Open a file, or standard input if `path` is None, and return its lines in blocks.
 
     A block holds up to `buffer_lines` lines of a file, those that have arrived from a pipe, or one line typed on a
@@ -139,7 +139,7 @@ def _standard_input() -> BinaryIO:
     return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
 
 
-def read_document(path: Path | None, errors: InvalidText) -> str:
+def read_document(path: Place | None, errors: InvalidText) -> str:
     """Read a file, or standard input if `path` is None, with its line ends. Raises the CorpusErrors of `read_lines`."""
     with opened(path) if path is not None else nullcontext(_standard_input()) as file:
         content = file.read()
@@ -160,7 +160,7 @@ def write_output(lines: LineInput, written: Iterable[tuple[int, Iterable[str]]])
                 progress.more(num_lines)
 
 
-def beside(lines: LineInput, path: Path, errors: InvalidText) -> Iterator[tuple[list[str], list[str]]]:
+def beside(lines: LineInput, path: Place, errors: InvalidText) -> Iterator[tuple[list[str], list[str]]]:
     """Yield each block with the lines of a second file that belong to it.
 
     Raises CorpusError if the two have different numbers of lines: before the first block if the lines of both can be
@@ -177,7 +177,7 @@ def beside(lines: LineInput, path: Path, errors: InvalidText) -> Iterator[tuple[
     _check_equal(path, done + len(list(islice(others, 1))), done)
 
 
-def _check_equal(path: Path, num_others: int, num_lines: int) -> None:
+def _check_equal(path: Place, num_others: int, num_lines: int) -> None:
     """Raises CorpusError unless the two numbers of lines are equal."""
     belongs = "Line n of this file belongs to line n of the input"
     if num_others < num_lines:

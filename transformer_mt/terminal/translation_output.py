@@ -5,11 +5,11 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from transformer_mt.base.doubts import DOUBTS
 from transformer_mt.base.memory import peak_memory
+from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import LineProgress, counted, cut
 from transformer_mt.corpora.text_files import InvalidText
 from transformer_mt.decoding.translation import BLANK, Translation, doubtful
@@ -180,7 +180,7 @@ class Block:
     """The text with which each translation has to begin; None if there is no such text."""
 
 
-def with_prefixes(lines: LineInput, path: Path | None, errors: InvalidText, tag: str | None = None) -> Iterator[Block]:
+def with_prefixes(lines: LineInput, path: Place | None, errors: InvalidText, tag: str | None = None) -> Iterator[Block]:
     """Yield blocks of tagged lines, with prefixes from the file `path`. Raises CorpusError if its length differs."""
     pairs = ((block, None) for block in lines.blocks) if path is None else beside(lines, path, errors)
     first_line = 1
