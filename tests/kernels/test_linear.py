@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from transformer_mt.kernels.matmul import Linear, linear, parts, rounded_weights, rows_linear
+from transformer_mt.kernels.linear import Linear, linear, parts, rounded_weights, rows_linear
 
 linear_relu, rows_linear_relu = partial(linear, relu=True), partial(rows_linear, relu=True)
 

@@ -9,7 +9,7 @@ from helpers.tiny import ROOT
 from torch.nn import functional as F
 
 from transformer_mt.kernels.cross_entropy import softmax_and_gradient
-from transformer_mt.kernels.matmul import relu_gradient
+from transformer_mt.kernels.linear import relu_gradient
 
 pytestmark = [
     pytest.mark.thorough,

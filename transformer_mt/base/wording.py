@@ -108,6 +108,6 @@ def without_secret(name: str) -> str:
     if _SECRET.search(name):
         raise UserError(
             "this URL has a password, or a query (?…), which may be a signature, and names of files come into messages "
-            "and records. Leave it out, and give the secret to the backend (docs/data.md), or download the file first"
+            "and records. Leave it out, and give the secret to the backend, or download the file first"
         )
     return name

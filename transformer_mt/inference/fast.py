@@ -18,7 +18,8 @@ from transformer_mt.base.languages import PAD
 from transformer_mt.base.memory import machine_memory
 from transformer_mt.kernels import top_words
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
-from transformer_mt.kernels.matmul import Dropout, Linear, linear, parts, rows_linear
+from transformer_mt.kernels.linear import Linear, linear, parts, rows_linear
+from transformer_mt.kernels.matmul import Dropout
 from transformer_mt.kernels.packed_attention import HAS_TRITON, Segments, packed_self_attention
 from transformer_mt.models.attention import Memory, MultiHeadAttention, Sight
 from transformer_mt.models.convolutional import Convolutional
@@ -109,6 +110,8 @@ class FastMultiHeadAttention(MultiHeadAttention):
         return last_product(self.out_projection, packed_self_attention(qkv_N3HK, see).flatten(-2))
 
     def attend(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, see: Sight) -> Any:
+        if not query_BHTK.is_cuda:
+            return super().attend(query_BHTK, key_BHSK, value_BHSK, see)
         mixed_BHTK = see.attend(query_BHTK, key_BHSK, value_BHSK, self.attention)
         return last_product(self.out_projection, mixed_BHTK.transpose(-3, -2).flatten(-2))
 

@@ -1,6 +1,6 @@
 """The gradient of ReLU, and its sums over rows for the bias before it, in one pass over memory. For GPUs; in Triton.
 
-Equals `matmul.relu_gradient`. Importing this module needs Triton.
+Equals `linear.relu_gradient`. Importing this module needs Triton.
 
 N rows  F output width  R rows of a tile  P programs
 """

@@ -17,7 +17,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformer_mt.base.languages import PAD
 from transformer_mt.batches.packing import MicroBatch, PackedBatch
 from transformer_mt.kernels.device import Device
-from transformer_mt.kernels.matmul import rounded_weights
+from transformer_mt.kernels.linear import rounded_weights
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layouts import Packed
 from transformer_mt.training.distributed import is_sharded
