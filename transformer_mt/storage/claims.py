@@ -31,7 +31,8 @@ class Claims:
 
     def __init__(self, directory: Path, work: str = "") -> None:
         """The signs of all workers are in the `directory`. `work` tells them apart (see `others`)."""
-        self._directory, self._work = directory, work
+        self.directory, self.work = directory, work
+        self._machine = ""
         self._sign = directory / _SIGN.replace("*", uuid.uuid4().hex)
         self._held = set[Path]()
         self._seen = dict[Path, tuple[bytes, float]]()  # what was in a file, and when this was seen first
@@ -66,7 +67,7 @@ class Claims:
             if part not in self._held:
                 with suppress(FileNotFoundError):
                     owner = claim.read_text()
-                    if self._lives(self._directory / Path(owner).name if owner else claim):
+                    if self._lives(self.directory / Path(owner).name if owner else claim):
                         return False
                     claim.unlink()
                 with claim.open("x") as file:
@@ -97,7 +98,7 @@ class Claims:
 
     def others(self) -> set[str]:
         """Return the `work` of each other worker that seems to live."""
-        signs = [sign for sign in self._directory.glob(_SIGN) if sign != self._sign and self._lives(sign)]
+        signs = [sign for sign in self.directory.glob(_SIGN) if sign != self._sign and self._lives(sign)]
         return {b" ".join(self._seen[sign][0].split(b" ")[2:]).decode() for sign in signs}
 
     def _lives(self, sign: Path) -> bool:
@@ -123,7 +124,7 @@ class Claims:
 
     def _write(self, file: BinaryIO, count: int) -> None:
         file.seek(0)
-        file.write(f"{self._machine} {count:09} {self._work}".encode())
+        file.write(f"{self._machine} {count:09} {self.work}".encode())
         file.flush()
         os.fsync(file.fileno())  # a network file system would show it to other machines only when the file is closed
 
