@@ -6,6 +6,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from helpers.processes import PATIENCE
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.storage import claims
@@ -27,8 +28,23 @@ def without_locks(monkeypatch):
     monkeypatch.setattr(claims, "lock", lambda descriptor: True)
 
 
+@pytest.fixture(autouse=True)
+def children():
+    """The processes that a test has started; they are killed at its end."""
+    CHILDREN.clear()
+    yield
+    for process in CHILDREN:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+
+
+CHILDREN = []
+
+
 def until(condition):
+    limit = time.monotonic() + PATIENCE
     while not condition():
+        assert time.monotonic() < limit
         time.sleep(0.005)
 
 
@@ -41,10 +57,12 @@ def child(work):
             time.sleep(600)
         finally:
             os._exit(1)
+    CHILDREN.append(process)
     return process
 
 
 def kill(process):
+    CHILDREN.remove(process)
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
 
@@ -146,7 +164,6 @@ def test_a_worker_that_hangs_loses_its_part_and_takes_nothing_from_others_when_i
         until((tmp_path / "has given back").exists)
         assert not third.take(part)
         until(lambda: all(map(own._lives, tmp_path.glob(claims._SIGN))))
-    kill(process)
 
 
 def test_others_are_told_apart_by_their_work(tmp_path):
@@ -176,8 +193,6 @@ def test_of_many_workers_each_part_has_one(tmp_path):
     until(lambda: len(list(tmp_path.glob("taken by *"))) == len(workers))
     taken = [name for path in tmp_path.glob("taken by *") for name in path.read_text().split()]
     assert sorted(taken) == [part.name for part in parts]
-    for worker in workers:
-        kill(worker)
 
 
 @pytest.mark.thorough
@@ -193,5 +208,3 @@ def test_a_step_is_done_by_one_after_the_other(tmp_path):
 
     workers = [child(work) for _ in range(4)]
     until(lambda: len(list(tmp_path.glob("done by *"))) == len(workers))
-    for worker in workers:
-        kill(worker)
