@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# Translates a file on one or more nodes under Slurm, with a process for each GPU. Submit it in the directory of the
-# repository:
+# Translates a file under Slurm with any number of tasks, which share the parts of the file. Submit it in the directory of
+# the repository:
 #
-#   sbatch --nodes 2 --gpus-per-node 8 --time 12:00:00 scripts/slurm_translate.sh MODEL_DIR \
+#   sbatch --array 1-16 --gpus 1 --time 12:00:00 scripts/slurm_translate.sh MODEL_DIR \
 #       --input mono.de.gz --output mono.en.gz sampling=true [key=value …]
 #
 # Memory, CPUs, partition and account are options of sbatch, too. To use another interpreter than .venv/bin/python, set
-# PYTHON. The model, the input and the output must be on a disk that all nodes share. Two minutes before the time limit,
-# the job is queued again and then resumes. Without GPUs there is a process for each node, with a worker for each core.
-# You may resume with another number of nodes.
+# PYTHON. The model, the input and the output must be on a disk that all nodes share. The tasks need not run at the same
+# time, and you may submit more of them later. Two minutes before the time limit, a task is queued again and then resumes.
+# Without GPUs, a task has a worker for each of its cores (--cpus-per-task).
 
 #SBATCH --job-name transformer-mt-translate
-#SBATCH --ntasks-per-node 1
 #SBATCH --requeue
 #SBATCH --open-mode append
 # Not TERM, because scancel sends TERM, and a cancelled job must not be queued again.
@@ -19,6 +18,22 @@
 
 set -euo pipefail
 : "${1:?give a model: sbatch … scripts/slurm_translate.sh MODEL_DIR --input FILE --output FILE}"
-# Slurm runs a copy of this file, so the path of the other file starts at the directory of the repository.
-stage=translate
-source scripts/slurm_ranks.sh
+: "${SLURM_JOB_ID:?submit this script by sbatch, as its first lines say}"
+
+# In the background, because bash delays a trap until a foreground command ends.
+"${PYTHON:-.venv/bin/python}" -m transformer_mt.translate "$@" --once &
+process=$!
+time_is_short=
+trap 'time_is_short=yes; kill -TERM "$process"' USR1
+trap 'kill -TERM "$process"' TERM
+status=0
+wait "$process" || status=$?
+if kill -0 "$process" 2> /dev/null; then # a signal has ended only the `wait`, not the process
+    status=0
+    wait "$process" || status=$?
+fi
+if [[ $time_is_short && $status -ne 0 ]]; then
+    scontrol requeue "$SLURM_JOB_ID" && exit 0
+    echo "This task cannot be queued again. To resume, submit the same job again"
+fi
+exit "$status"

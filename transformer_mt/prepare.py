@@ -3,9 +3,10 @@
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from transformer_mt.base.errors import CorpusError, EvaluationError
+from transformer_mt.base.errors import CorpusError, DirectoryError, EvaluationError
 from transformer_mt.base.languages import KEEP
 from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import counted, cut
@@ -21,6 +22,7 @@ from transformer_mt.preparing.fill_data_dir import (
     held_out_of,
     hold_data_dir,
     open_splits,
+    shard_maker,
     split_digests,
     splits_of,
 )
@@ -38,11 +40,14 @@ from transformer_mt.preparing.prepared import (
     read_prepared,
     trained_on,
 )
+from transformer_mt.preparing.shards import writing
 from transformer_mt.preparing.text_warnings import corpus_warnings, text_warnings
+from transformer_mt.preparing.training_shards import make_shards
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, load_config
 from transformer_mt.settings.section import fingerprint
 from transformer_mt.settings.text_settings import TokenizerConfig
+from transformer_mt.storage.claims import Claims
 from transformer_mt.terminal import cli
 from transformer_mt.text.existing_tokenizer import (
     check_fits,
@@ -148,8 +153,7 @@ def prepare(config: Config, num_workers: int = 1) -> None:
     for split in config.corpus.held_out.values():
         # `train` and `evaluate` need this tokeniser: an error now is better than one hours later.
         check_tokeniser(config.corpus.languages_of(split)[1])
-    directory = Path(config.data_dir)
-    splits = splits_of(config.corpus)
+    directory, splits = Path(config.data_dir), splits_of(config.corpus)
     if (directory / SUMMARY).exists() and _is_done(directory, config, split_digests(config.corpus)):
         return
     pairs = open_splits(config.corpus)
@@ -159,18 +163,41 @@ def prepare(config: Config, num_workers: int = 1) -> None:
     existing = _existing_tokenizer(config.tokenizer.from_, config) if config.tokenizer.from_ else None
     held_out = held_out_of(pairs)
     texts = TextFilters.of(config.filters, config.corpus, held_out)
-    with hold_data_dir(directory, splits.values()):
-        if _is_done(directory, config, digests):  # another process may have just finished it
-            return
-        if (prepared := read_prepared(directory)) is not None:
-            _begin_to_add(prepared, config, digests)
-        if existing is not None:
-            existing.save(directory)
-            (directory / ORIGIN).unlink(missing_ok=True)
-        tokenizer = existing or _tokenizer(directory, config, digests, pairs, texts)
-        sections = config.corpus, config.filters, config.tokenizer, config.model.max_positions
-        plan = Plan(directory, *sections, digests, pairs, held_out, texts, tokenizer)
-        fill_data_dir(plan, num_workers)
+    sections = config.corpus, config.filters, config.tokenizer, config.model.max_positions
+    with ExitStack() as stack:
+        with hold_data_dir(directory, splits.values()):
+            if _is_done(directory, config, digests):  # another process may have just finished it
+                return
+            claims = _begun(stack, directory, config, digests)
+            with claims.alone(claims.directory / "begin"):
+                if (prepared := read_prepared(directory)) is not None:
+                    _begin_to_add(prepared, config, digests)
+                tokenizer = _tokenizer(directory, config, digests, pairs, texts, existing)
+                plan = Plan(directory, *sections, digests, pairs, held_out, texts, tokenizer)
+                maker, corpora = stack.enter_context(shard_maker(plan, claims, num_workers))
+                if not claims.others():
+                    maker.begin(corpora)
+        try:
+            records = make_shards(maker, corpora)
+            with claims.alone(claims.directory / "end"), hold_data_dir(directory, splits.values()):
+                if not _is_done(directory, config, digests):
+                    fill_data_dir(plan, maker, records)
+        except CorpusError:
+            # Another process has removed what this one still wrote, after it had finished.
+            if not _is_done(directory, config, digests):
+                raise
+
+
+def _begun(stack: ExitStack, directory: Path, config: Config, digests: dict[str, str]) -> Claims:
+    """Return the claims of this process. Raises DirectoryError if another process prepares other data here."""
+    digest = fingerprint(config.corpus, config.filters, config.tokenizer, config.training.modifiers, *digests.values())
+    claims = Claims(directory / "train", f"{digest} {config.model.max_positions}")
+    with writing(claims.directory):
+        claims.directory.mkdir(exist_ok=True)
+    stack.enter_context(claims)
+    if claims.others() - {claims.work}:
+        raise DirectoryError(f"{directory}: another process prepares other data here; wait, or choose another data_dir")
+    return claims
 
 
 def _text_warnings(opened: dict[str, Corpus]) -> Iterator[str]:
@@ -233,9 +260,18 @@ def _added_corpora(prepared: Prepared, digests: dict[str, str]) -> list[str]:
 
 
 def _tokenizer(
-    directory: Path, config: Config, digests: dict[str, str], pairs: dict[str, Corpus], texts: TextFilters
+    directory: Path,
+    config: Config,
+    digests: dict[str, str],
+    pairs: dict[str, Corpus],
+    texts: TextFilters,
+    existing: Tokenizer | None,
 ) -> Tokenizer:
-    """The tokenizer in the directory if it was made with the same settings from the same text; else a new one."""
+    """The existing one; or that in the directory if it was made with the same settings and text; else a new one."""
+    if existing is not None:
+        existing.save(directory)
+        (directory / ORIGIN).unlink(missing_ok=True)
+        return existing
     training = {name: digest for name, digest in digests.items() if is_training(name)}
     settings = _tokenizer_settings(config)
     if tokenizer := kept_tokenizer(directory, settings, training):

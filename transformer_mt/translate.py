@@ -196,6 +196,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scores", action="store_true", help="write SCORE before each translation")
     parser.add_argument("--alignment", action="store_true", help="write which source word each target word comes from")
     parser.add_argument("--json", action="store_true", help="write one JSON object for each line")
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="keep a note in FILE.parts when --output FILE is complete, so that a process that starts later, such as "
+        "the last one of a Slurm array, does not translate it again",
+    )
     parser.add_argument("--quiet", action="store_true", help="show no progress and no summary on standard error")
     line_input.add_arguments(parser)
     return parser

@@ -18,6 +18,8 @@ COMMANDS = {
     # Runs until training is asked to stop, where the test says so.
     "srun": RECORD + 'while [[ $RUNS && ! -e $SEEN/scancel ]]; do sleep 0.01; done\nexit "$STATUS"\n',
     "scancel": RECORD,
+    # The interpreter of a task that translates.
+    "python": RECORD + 'trap "exit 143" TERM\nwhile [[ $RUNS ]]; do sleep 0.01; done\nexit "$STATUS"\n',
     "scontrol": 'if [[ $1 == show ]]; then printf "%s\\n" $NAMES; exit; fi\n' + RECORD + 'exit "$REQUEUE"\n',
 }
 
@@ -59,19 +61,18 @@ def seen(tmp_path):
     return read
 
 
-def stopped_early(process, seen):
-    """Send what Slurm sends before the time limit, as soon as training runs."""
-    while seen("srun") is None:
+def stopped_early(process, seen, command="srun", number=signal.SIGUSR1):
+    """Send what Slurm sends before the time limit, as soon as this command runs."""
+    while seen(command) is None:
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
-    process.send_signal(signal.SIGUSR1)
+    process.send_signal(number)
     return process.communicate()
 
 
-@each_stage
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_one_torchrun_a_node_with_a_process_a_gpu(slurm, seen, nodes, stage):
-    process = slurm(*ARGUMENTS, stage=stage, nodes=nodes, SLURM_GPUS_ON_NODE="8", SLURM_CPUS_PER_TASK="96")
+def test_one_torchrun_a_node_with_a_process_a_gpu(slurm, seen, nodes):
+    process = slurm(*ARGUMENTS, nodes=nodes, SLURM_GPUS_ON_NODE="8", SLURM_CPUS_PER_TASK="96")
     output = process.communicate()
     assert process.returncode == 0, output
     assert seen("srun") == [
@@ -79,7 +80,7 @@ def test_one_torchrun_a_node_with_a_process_a_gpu(slurm, seen, nodes, stage):
         *("/opt/a python", "-m", "torch.distributed.run"),
         *("--nnodes", str(nodes), "--nproc-per-node", "8"),
         *("--rdzv-backend", "c10d", "--rdzv-endpoint", "gpu7:24321", "--rdzv-id", "4321", "--max-restarts", "3"),
-        *("-m", f"transformer_mt.{stage}", *ARGUMENTS),
+        *("-m", "transformer_mt.train", *ARGUMENTS),
     ]
     assert seen("scancel") is None
     assert seen("scontrol") is None
@@ -107,9 +108,8 @@ def test_before_the_time_limit_training_is_asked_to_stop_and_queued_again(slurm,
     assert seen("scontrol") == ["requeue", "4321"]
 
 
-@each_stage
-def test_a_job_that_cannot_be_queued_again_says_how_to_go_on(slurm, seen, stage):
-    process = slurm(*ARGUMENTS, stage=stage, nodes=3, runs="yes", status=143, requeue=1, SLURM_GPUS_ON_NODE="8")
+def test_a_job_that_cannot_be_queued_again_says_how_to_go_on(slurm, seen):
+    process = slurm(*ARGUMENTS, nodes=3, runs="yes", status=143, requeue=1, SLURM_GPUS_ON_NODE="8")
     said, _ = stopped_early(process, seen)
     assert process.returncode == 143
     command = said.split("To resume: ")[1]
@@ -119,8 +119,7 @@ def test_a_job_that_cannot_be_queued_again_says_how_to_go_on(slurm, seen, stage)
         text=True,
         check=True,
     ).stdout.splitlines()
-    script = f"scripts/slurm_{stage}.sh"
-    assert words == ["sbatch", "--nodes", "3", "--gpus-per-node", "8", script, *ARGUMENTS]
+    assert words == ["sbatch", "--nodes", "3", "--gpus-per-node", "8", "scripts/slurm_train.sh", *ARGUMENTS]
 
 
 def test_training_that_ends_by_itself_after_the_signal_is_not_queued_again(slurm, seen):
@@ -130,12 +129,34 @@ def test_training_that_ends_by_itself_after_the_signal_is_not_queued_again(slurm
     assert seen("scontrol") is None
 
 
+def test_a_task_that_translates_is_one_process(slurm, seen, tmp_path):
+    for status in (0, 2):
+        process = slurm(*ARGUMENTS, stage="translate", status=status, PYTHON=str(tmp_path / "bin" / "python"))
+        process.communicate()
+        assert process.returncode == status
+        assert seen("python") == ["-m", "transformer_mt.translate", *ARGUMENTS, "--once"]
+        assert seen("scontrol") is None
+
+
+@pytest.mark.parametrize(
+    ("number", "requeue", "status"), [(signal.SIGUSR1, 0, 0), (signal.SIGUSR1, 1, 143), (signal.SIGTERM, 0, 143)]
+)
+def test_a_task_that_translates_is_queued_again_before_the_time_limit(slurm, seen, tmp_path, number, requeue, status):
+    python = str(tmp_path / "bin" / "python")
+    process = slurm(*ARGUMENTS, stage="translate", runs="yes", requeue=requeue, PYTHON=python)
+    said, _ = stopped_early(process, seen, "python", number)
+    assert process.returncode == status
+    assert seen("scontrol") == (["requeue", "4321"] if number == signal.SIGUSR1 else None)
+    assert ("submit the same job again" in said) == (requeue == 1)
+
+
 @pytest.mark.parametrize(
     ("stage", "arguments", "environment", "message"),
     [
         ("train", [], {}, "give a configuration"),
         ("translate", [], {}, "give a model"),
         ("train", ARGUMENTS, {"SLURM_JOB_ID": ""}, "submit this script by sbatch"),
+        ("translate", ARGUMENTS, {"SLURM_JOB_ID": ""}, "submit this script by sbatch"),
     ],
 )
 def test_what_is_missing_is_said(slurm, seen, stage, arguments, environment, message):
@@ -148,8 +169,7 @@ def test_what_is_missing_is_said(slurm, seen, stage, arguments, environment, mes
 
 @each_stage
 def test_the_script_is_bash(stage):
-    for script in (SCRIPTS / f"slurm_{stage}.sh", SCRIPTS / "slurm_ranks.sh"):
-        subprocess.run(["bash", "-n", script], check=True)
+    subprocess.run(["bash", "-n", SCRIPTS / f"slurm_{stage}.sh"], check=True)
     assert os.access(SCRIPTS / f"slurm_{stage}.sh", os.X_OK)
 
 

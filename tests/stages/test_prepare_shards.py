@@ -206,9 +206,9 @@ def test_a_file_that_is_exchanged_after_its_digest_was_taken_is_not_encoded(
     config: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, text = contents(run(config, tmp_path / "whole")), tmp_path / f"{name}.de"
-    before, fill = text.read_bytes(), prepare.fill_data_dir
+    before, make = text.read_bytes(), prepare.make_shards
     with monkeypatch.context() as patched:
-        patched.setattr(prepare, "fill_data_dir", lambda *given: (exchange(text), fill(*given)))
+        patched.setattr(prepare, "make_shards", lambda *given: (exchange(text), make(*given))[1])
         with pytest.raises(CorpusError, match=message("text-changed-while-read", str(text))):
             run(config, tmp_path / "data")
     text.write_bytes(before)
@@ -221,7 +221,7 @@ def test_shards_of_exchanged_text_that_a_killed_process_left_are_made_again(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digest: str | None
 ) -> None:
     whole, text = contents(run(config, tmp_path / "whole")), tmp_path / "train.de"
-    before, fill, finish = text.read_bytes(), prepare.fill_data_dir, ShardWriter.finish
+    before, make, finish = text.read_bytes(), prepare.make_shards, ShardWriter.finish
 
     def dying(self: ShardWriter, is_last: bool) -> object:
         if self.shard.name == "00003":
@@ -229,7 +229,7 @@ def test_shards_of_exchanged_text_that_a_killed_process_left_are_made_again(
         return finish(self, is_last)
 
     with monkeypatch.context() as patched:
-        patched.setattr(prepare, "fill_data_dir", lambda *given: (exchange(text), fill(*given)))
+        patched.setattr(prepare, "make_shards", lambda *given: (exchange(text), make(*given))[1])
         patched.setattr(ShardWriter, "finish", dying)
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path / "data")
@@ -247,11 +247,11 @@ def test_shards_of_exchanged_text_that_a_killed_process_left_are_made_again(
 def test_shards_of_a_longer_text_do_not_stay_and_are_not_counted_as_done(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole, fill = contents(run(config, tmp_path / "whole")), prepare.fill_data_dir
+    whole, make = contents(run(config, tmp_path / "whole")), prepare.make_shards
     texts = {path: path.read_bytes() for path in (tmp_path / "train.en", tmp_path / "train.de")}
     with monkeypatch.context() as patched:
         patched.setattr(
-            prepare, "fill_data_dir", lambda *given: (write(tmp_path, "train", demo_pairs(900)), fill(*given))
+            prepare, "make_shards", lambda *given: (write(tmp_path, "train", demo_pairs(900)), make(*given))[1]
         )
         with pytest.raises(CorpusError, match=message("text-changed-while-read")):
             run(config, tmp_path / "data")

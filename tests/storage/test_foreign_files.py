@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 from helpers.directories import place, tree
-from helpers.messages import message
+from helpers.messages import message, says
 from helpers.tiny import prepared_experiment, status_and_error, write_experiment
 
 from transformer_mt import average, export, prepare, train
@@ -15,6 +15,7 @@ from transformer_mt.base.errors import EvaluationError, UserError
 from transformer_mt.evaluation.scores_json import read_scores
 from transformer_mt.preparing.fill_data_dir import OWNER
 from transformer_mt.storage.checksums import checkpoint_path
+from transformer_mt.storage.claims import Claims
 from transformer_mt.storage.files import own_name
 from transformer_mt.storage.own_directory import LOCK, Owner, hold
 
@@ -82,12 +83,14 @@ def test_prepare_goes_on_where_one_was_killed_and_writes_through_no_link(tmp_pat
     assert prepare.main([str(experiment)]) == 0
 
 
-def test_a_second_prepare_of_the_same_data_is_refused(tmp_path, capsys):
+def test_a_second_prepare_of_other_data_is_refused(tmp_path, capsys):
     experiment = write_experiment(tmp_path)
     with hold(tmp_path / "data", OWNER):
-        assert_refused(
-            prepare.main, experiment, names=["another process prepares data here"], top=tmp_path, capsys=capsys
-        )
+        (tmp_path / "data" / "train").mkdir()
+    with Claims(tmp_path / "data" / "train", "of other data"):
+        status, error = status_and_error(prepare.main, experiment, capsys=capsys)
+    assert status == 2 and says(error, "other-data-prepared", str(tmp_path / "data"))
+    assert tree(tmp_path / "data") == {"lock": OWNER.mark, "train": False}
 
 
 def test_prepared_data_that_nobody_may_write_to_are_still_prepared(prepared, capsys):

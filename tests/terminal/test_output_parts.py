@@ -10,14 +10,20 @@ from helpers.killed import killed_before_change
 from helpers.messages import message
 
 from transformer_mt.base.errors import DirectoryError, UserError
-from transformer_mt.terminal.file_to_file import RECORD, OutputParts
+from transformer_mt.terminal.output_parts import DONE, ONCE, RECORD, OutputParts
 
 
 def begin_and_write(parts):
-    with parts.held():
+    with parts.locked():
         if not parts.numbers():
-            parts.begin({"lines": 2})
+            parts.write_record({"lines": 2})
         parts.write(0, {"number": 0}, b"one\n")
+
+
+def delete(parts, **more):
+    with parts.locked():
+        parts.write_record({DONE: "all", **more})
+        parts.tidy(has_others=False)
 
 
 @pytest.fixture
@@ -86,7 +92,7 @@ def test_somebody_elses_directory_is_neither_used_nor_deleted(tmp_path):
     (tmp_path / "out.parts").mkdir()
     (tmp_path / "out.parts" / "000000").write_text("mine")
     parts = OutputParts(tmp_path / "out")
-    with pytest.raises(DirectoryError, match=message("directory-of-others", "000000")), parts.held():
+    with pytest.raises(DirectoryError, match=message("directory-of-others", "000000")), parts.locked():
         pass
     assert tree(tmp_path) == {"out.parts": False, "out.parts/000000": b"mine"}
 
@@ -95,16 +101,32 @@ def test_all_is_deleted_except_what_somebody_else_put_there(parts, tmp_path):
     (parts.directory / ".000001.transformer_mt-partial").touch()  # as a kill leaves it
     (parts.directory / "notes.txt").write_text("mine")
     for _ in range(2):
-        with parts.held():
-            parts.delete_all()
+        delete(parts)
         assert tree(tmp_path) == {"out.parts": False, "out.parts/notes.txt": b"mine"}
         (parts.directory / "notes.txt").unlink()
         parts.directory.rmdir()
         begin_and_write(parts)
         (parts.directory / "notes.txt").write_text("mine")
     (parts.directory / "notes.txt").unlink()
-    with parts.held():
+    delete(parts)
+    assert not parts.directory.exists()
+
+
+def test_while_others_need_the_directory_it_stays(parts):
+    for record in ({}, {DONE: "all"}):
+        parts.write_record(record)
         parts.delete_all()
+        with parts.locked():
+            parts.tidy(has_others=True)
+        assert parts.record() == record
+    delete(parts)
+    assert not parts.directory.exists()
+
+
+def test_of_an_output_that_is_made_once_the_record_stays(parts):
+    delete(parts, **{ONCE: True})
+    assert tree(parts.directory).keys() == {"lock", RECORD}
+    delete(parts)
     assert not parts.directory.exists()
 
 
@@ -119,11 +141,6 @@ def stopped_before_change(number, action):
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert status in (0, 1)
     return status == 1
-
-
-def delete(parts):
-    with parts.held():
-        parts.delete_all()
 
 
 @pytest.mark.thorough
@@ -148,7 +165,7 @@ def test_killed_at_any_instant_of_their_deletion_no_part_stays_without_what_it_b
         begin_and_write(parts)
         if not stopped_before_change(number, partial(delete, parts)):
             break
-        assert parts.numbers() == [] or parts.record() == {"lines": 2}
+        assert parts.numbers() == [] or parts.record() in ({"lines": 2}, {DONE: "all"})
         delete(parts)
         assert not parts.directory.exists()
     assert number > 3

@@ -6,7 +6,6 @@ import math
 import os
 import signal
 import socket
-import time
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
@@ -358,8 +357,9 @@ def hang_on_the_second(said):
     """The work of a rank: the second does not come to a sum."""
     distributed.ANSWER = timedelta(seconds=5)
     waits_in_vain = pytest.raises(RankError) if os.environ["RANK"] != "1" else nullcontext()
-    with waits_in_vain as error, all_ranks(timedelta(seconds=2)) as ranks:
-        ranks.wait(lambda: None)
+    distributed.TIMEOUT = timedelta(seconds=2)
+    with waits_in_vain as error, all_ranks() as ranks:
+        ranks.max(0)
         if ranks.rank == 1:
             wait_until(said.exists)
         else:
@@ -375,17 +375,12 @@ def test_a_rank_that_hangs_is_named(tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_rank_whose_torchrun_is_gone_gives_up_however_long_it_may_wait_for_others(monkeypatch):
+def test_a_rank_whose_torchrun_is_gone_gives_up(monkeypatch):
     monkeypatch.setattr(distributed, "TIMEOUT", timedelta(seconds=0.3))
     with socket.socket() as unused:  # a port at which nobody listens
         unused.bind(("127.0.0.1", 0))
         environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": unused.getsockname()[1]}
         for name, value in {**environment, "RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1}.items():
             monkeypatch.setenv(name, str(value))
-        begun = time.monotonic()
-        with (
-            pytest.raises(RankError, match=message("rank-cannot-connect", "1")),
-            all_ranks(timedelta(seconds=30)),
-        ):
+        with pytest.raises(RankError, match=message("rank-cannot-connect", "1")), all_ranks():
             pass
-        assert time.monotonic() - begun < 20

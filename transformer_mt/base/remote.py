@@ -125,12 +125,16 @@ class RemotePath:
                     ) from error
             time.sleep(wait)
 
+    def check_writable(self) -> None:
+        """Raises UserError if no file can be written there."""
+        if "http" in self.system[0].protocol:
+            raise UserError(f"{self}: a web server does not accept files; name an output in s3://, gs:// or on a disk")
+
     @contextmanager
     def replaced(self) -> Iterator[BinaryIO]:
         """Open a local file that at the end is sent there, where it appears whole. Raises UserError if that fails."""
+        self.check_writable()
         system, path = self.system
-        if "http" in system.protocol:
-            raise UserError(f"{self}: a web server does not accept files; name an output in s3://, gs:// or on a disk")
 
         def send() -> None:
             file.seek(0)

@@ -1,6 +1,7 @@
 """Writes the files of all splits into a data_dir that already has the tokenizer, and prints a report."""
 
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,10 +19,17 @@ from transformer_mt.corpora.opening import corpus_digest, corpus_files, digest_o
 from transformer_mt.corpora.repeated import HeldOut
 from transformer_mt.preparing.prepared import SUMMARY, TokenizerOrigin, is_training, write_data_sums
 from transformer_mt.preparing.shards import BlockEncoder, write_encoded, writing
-from transformer_mt.preparing.training_shards import ShardMaker, TrainingCorpus, TrainingSet, write_training_set
+from transformer_mt.preparing.training_shards import (
+    Records,
+    ShardMaker,
+    TrainingCorpus,
+    TrainingSet,
+    write_training_set,
+)
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 from transformer_mt.settings.section import fingerprint
 from transformer_mt.settings.text_settings import FiltersConfig, TokenizerConfig
+from transformer_mt.storage.claims import Claims
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
 from transformer_mt.storage.records import versions
@@ -36,10 +44,10 @@ OWNER = Owner("prepare", "prepares data here", "choose another data_dir")
 
 @contextmanager
 def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None]:
-    """Make a data_dir, or reuse one that a killed process left, and lock it so that no other process writes to it.
+    """Make a data_dir, or reuse one that a killed process left. Wait until no other process changes more than shards.
 
     Raises ConfigError if it cannot be made; CorpusError or DirectoryError if the program could overwrite a file of the
-    user, or if another process holds the lock.
+    user.
     """
     for path in [path for text in texts if text.share is None for path in corpus_files(text)]:
         if isinstance(path, Path) and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
@@ -51,12 +59,13 @@ def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"data_dir={directory}: cannot be made ({error.strerror}); set another data_dir") from None
-    with hold(directory, OWNER):
-        for path in sorted(directory.rglob("*")):
-            if path.is_symlink():  # `prepare` would write to the target of the link
-                raise CorpusError(
-                    f"{path}: is a link that `prepare` did not make; move it away, or choose another data_dir"
-                )
+    with hold(directory, OWNER, patience=math.inf):
+        for folder, folders, files in os.walk(directory):  # unlike `rglob`, while others make and remove directories
+            for path in sorted(Path(folder, name) for name in folders + files):
+                if path.is_symlink():  # `prepare` would write to the target of the link
+                    raise CorpusError(
+                        f"{path}: is a link that `prepare` did not make; move it away, or choose another data_dir"
+                    )
         yield
 
 
@@ -178,14 +187,14 @@ def split_digests(corpus: CorpusConfig) -> dict[str, str]:
     return {name: held.get(name) or found[name] for name in splits}
 
 
-def fill_data_dir(plan: Plan, num_workers: int) -> None:
-    """Write all files except the tokenizer, and prepare.json last. Raises UserError."""
+def fill_data_dir(plan: Plan, maker: ShardMaker, records: Records) -> None:
+    """Write all files except the tokenizer and the shards, and prepare.json last. Raises UserError."""
     directory, tokenizer, splits = plan.directory, plan.tokenizer, splits_of(plan.corpus)
     tests = [name for name in plan.pairs if name.startswith("test/")]
     for name in tests:
         pairs = encoded(plan.pairs[name], tokenizer, splits[name].tag)
         write_test_set(directory / name, pairs, plan.max_positions)
-    trained = _write_training(plan, num_workers)
+    trained = write_training_set(maker, records)
     counts = {"train": sum(trained.counts.values(), PairCounts())}
     check_some_left(counts["train"])
     lines = trained.lines.result()
@@ -201,8 +210,9 @@ def fill_data_dir(plan: Plan, num_workers: int) -> None:
     print(f"prepared: {directory}")
 
 
-def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
-    """Write the missing shards of the training set."""
+@contextmanager
+def shard_maker(plan: Plan, claims: Claims, num_workers: int) -> Iterator[tuple[ShardMaker, list[TrainingCorpus]]]:
+    """Yield what makes the shards of the training set, and the corpora of which it makes them."""
     filters, corpus = plan.filters, plan.corpus
     encoder = BlockEncoder(plan.tokenizer, plan.texts, PieceFilters(corpus.max_length, corpus.max_ratio))
     numbers = f"{corpus.max_length} {corpus.max_ratio}"
@@ -216,8 +226,8 @@ def _write_training(plan: Plan, num_workers: int) -> TrainingSet:
     # Not by a fork, because other threads of this process may hold locks, which the copy would never release.
     workers = Workers(encoder.encode, num_workers, start="spawn")
     try:
-        maker = ShardMaker(plan.directory / "train", encoder, workers, settings, plan.held_out, filters.duplicates)
-        return write_training_set(maker, corpora)
+        directory = plan.directory / "train"
+        yield ShardMaker(directory, encoder, workers, settings, plan.held_out, filters.duplicates, claims), corpora
     finally:
         workers.close()
 

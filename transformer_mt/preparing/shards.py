@@ -8,12 +8,13 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from transformer_mt.batches.encoded import FILES, IDS, LINES, RECORD, SIZES, dty
 from transformer_mt.corpora.corpus import BadPair, Block
 from transformer_mt.corpora.filters import Languages, PieceFilters, TextFilters
 from transformer_mt.corpora.repeated import Overlaps, pair_key
-from transformer_mt.storage.checksums import fault, write_sums
+from transformer_mt.storage.checksums import write_sums
 from transformer_mt.storage.files import cure, own_name, read_json
 from transformer_mt.text.tokenizer import Tokenizer, clean
 from transformer_mt.text.training_lines import count_sentences
@@ -240,19 +241,19 @@ class ShardRecord(BaseModel):
     """The digest of the blocks from which the shard was made (`text_digest`)."""
 
 
-def complete_shards(directory: Path, key_of: Callable[[int], str]) -> list[ShardRecord]:
-    """Return the records of the shards in a directory, up to the first that is damaged or has another key."""
-    records: list[ShardRecord] = []
-    while not records or not records[-1].is_last:
-        shard = directory / shard_name(len(records))
-        try:
-            record = ShardRecord.model_validate(read_json(shard / RECORD))
-        except (OSError, ValueError):
-            break
-        if record.key != key_of(len(records)) or fault(shard, SHARD_FILES) is not None:
-            break
-        records.append(record)
-    return records
+def read_record(shard: Path, key: str) -> ShardRecord | None:
+    """Return the record of a shard; None if the shard is missing, or was made with another key."""
+    with suppress(OSError, ValueError):
+        record = ShardRecord.model_validate(read_json(shard / RECORD))
+        return record if record.key == key else None
+    return None
+
+
+def discard(shard: Path) -> None:
+    """Remove a shard in one step, as far as others see. Raises OSError, also if another process has just done so."""
+    partial = shard.with_name(own_name(f"{shard.name}{uuid4().hex}"))
+    os.rename(shard, partial)
+    shutil.rmtree(partial)
 
 
 def shard_name(number: int) -> str:
@@ -273,7 +274,8 @@ class ShardWriter:
     ) -> None:
         self.shard, self.number, self.key = directory / shard_name(number), number, key
         self._overlaps = overlaps
-        self._partial = directory / own_name(self.shard.name)
+        # Another process may make the same shard, after this one did not show for some time that it lives.
+        self._partial = directory / own_name(f"{self.shard.name}{uuid4().hex}")
         self._dropped, self._read = Counter[str](), 0
         self._files: list[tuple[str, int]] = []
         self._digests: list[bytes] = []
@@ -298,7 +300,7 @@ class ShardWriter:
             self._overlaps.add(source, target, place)
 
     def finish(self, is_last: bool) -> ShardRecord:
-        """Give the shard its final name, in place of an older shard. Raises CorpusError if the disk is full."""
+        """Give the shard its final name, unless another process has made it. Raises CorpusError if the disk is full."""
         record = ShardRecord(
             key=self.key,
             is_last=is_last,
@@ -314,7 +316,12 @@ class ShardWriter:
             for name, content in contents.items():
                 (self._partial / name).write_bytes(content)
             write_sums(self._partial, (*FILES, *contents))
-            put_in_place(self._partial, self.shard)
+            try:
+                os.rename(self._partial, self.shard)
+            except OSError:
+                if read_record(self.shard, self.key) != record:
+                    raise
+                self.abandon()
         return record
 
     def abandon(self) -> None:

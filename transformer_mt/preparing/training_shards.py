@@ -2,12 +2,14 @@
 
 How it works. This process reads a corpus once, in blocks of some thousand pairs. Worker processes filter and encode the
 blocks (`BlockEncoder`), and this process writes the results in the order of the text (`ShardWriter`). So the files are
-the same for any number of processes, and only a few blocks for each process are in memory.
+the same for any number of processes, and only a few blocks for each process are in memory. Other processes that prepare
+the same data may make some of the shards: each shard is claimed by the process that makes it.
 
 A shard contains the blocks of half a million pairs. It gets its name when it is complete. Its record has a key: a hash
 of everything that its content depends on, such as the digest of the corpus, the tokenizer and the filters, but not
-other corpora. A rerun keeps the shards with the right keys. So a rerun after a kill resumes with the first missing
-shard, and if you add a corpus, the shards of the others stay unchanged.
+other corpora. A rerun keeps the shards with the right keys. So a rerun after a kill makes only the missing shards, and
+if you add a corpus, the shards of the others stay unchanged. Each process compares the text of the others' shards with
+what it reads, because the text may have changed after its digest was computed.
 
 Duplicates depend on several corpora, so they are found afterwards. If there are any, the file `kept.rows` lists the
 pairs that stay. `shards.json`, which names all shards, is written last.
@@ -16,10 +18,13 @@ pairs that stay. `shards.json`, which names all shards, is written last.
 import hashlib
 import json
 import shutil
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -34,18 +39,22 @@ from transformer_mt.corpora.repeated import HeldOut, Overlaps, Rows, find_duplic
 from transformer_mt.preparing.shards import (
     KEYS,
     SENTENCES,
+    SHARD_FILES,
     BlockEncoder,
     EncodedBlock,
     ShardRecord,
     ShardWriter,
     Task,
     block_digest,
-    complete_shards,
+    discard,
+    read_record,
     shard_name,
     text_digest,
     writing,
 )
-from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.checksums import fault
+from transformer_mt.storage.claims import POLL, Claims
+from transformer_mt.storage.files import OWN_SUFFIX, write_whole
 from transformer_mt.text.training_lines import TrainingLinesCounter
 
 _FORMAT = 5  # of a shard; after a change, all shards are made again
@@ -89,91 +98,166 @@ class ShardMaker:
     held_out: HeldOut
     with_keys: bool
     """Whether filters.duplicates is on, which needs keys of the pairs."""
+    claims: Claims
 
-    def shards(self, corpus: TrainingCorpus) -> list[ShardRecord]:
-        """Make the missing shards of a corpus, and remove outdated ones. Returns all records. Raises UserError."""
-        directory = self.directory / corpus.name
-        records = complete_shards(directory, lambda number: self._key(corpus, number))
-        with writing(directory):
-            directory.mkdir(exist_ok=True)
-        if not records or not records[-1].is_last:
-            if records:
-                done, num_read = counted(len(records), "shard"), sum(record.read for record in records)
-                print(f"{corpus.name}: resuming after {done} with {counted(num_read, 'pair')}", flush=True)
-            blocks = _blocks_after(corpus, records)
-            num_read, doing = sum(record.read for record in records), f"{corpus.name}: "
-            with LineProgress(corpus.pairs.num_pairs, done_before=num_read, doing=doing, unit="pairs") as progress:
-                records += self._new_shards(corpus, directory, _tasks(corpus, blocks, len(records)), progress)
-        with writing(directory):
-            _remove_all_but(directory, {shard_name(number) for number in range(len(records))})
-        return records
+    def begin(self, corpora: Sequence[TrainingCorpus]) -> None:
+        """Remove outdated shards and corpora, and the remains of killed processes. No other process may make shards."""
+        with writing(self.directory):
+            _remove_all_but(self.directory, {INDEX, *(corpus.name for corpus in corpora)}, keeps_own=True)
+            for corpus in corpora:
+                if (directory := self.directory / corpus.name).exists():
+                    shards = [path for path in directory.iterdir() if path.name.isdecimal()]
+                    fit = {path.name for path in shards if read_record(path, self.key(corpus, int(path.name)))}
+                    _remove_all_but(directory, fit)
 
-    def _new_shards(
-        self, corpus: TrainingCorpus, directory: Path, tasks: Iterator[Task], progress: LineProgress
-    ) -> Iterator[ShardRecord]:
-        """Write the shards of these tasks."""
-        tokenizer, writer = self.encoder.tokenizer, None
-        sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
-        try:
-            for task, block in self.workers.map(tasks, DONE_HERE):
-                if writer is None or task.shard != writer.number:
-                    if writer is not None:
-                        yield writer.finish(is_last=False)
-                    key, overlaps = self._key(corpus, task.shard), Overlaps(self.held_out)
-                    writer = ShardWriter(directory, task.shard, key, sizes, overlaps, self.with_keys)
-                writer.add(task.block, block)
-                progress.more(len(task.block.pairs))
-            if writer is None:
-                raise CorpusError(f"{corpus.name}: the text has changed during reading; give the same command again")
-            yield writer.finish(is_last=True)
-        except BaseException:
-            if writer is not None:
-                writer.abandon()
-            raise
-
-    def _key(self, corpus: TrainingCorpus, number: int) -> str:
+    def key(self, corpus: TrainingCorpus, number: int) -> str:
         """Return a hash of everything on which a shard depends."""
         parts = (_FORMAT, self.settings, corpus.identity, corpus.tag, corpus.languages, ITEMS, self.with_keys, number)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _blocks_after(corpus: TrainingCorpus, complete: list[ShardRecord]) -> Iterator[Block]:
-    """Return the blocks of a corpus that come after its complete shards.
+class _CorpusShards:
+    """The shards of a corpus, some of which other processes make."""
 
-    Compares the text of each complete shard with the text from which it was made, because the text may have changed
-    between the computation of the digest in the shard's key and the encoding. Removes the first shard that differs,
-    and those after it, from `complete`.
-    """
-    blocks = corpus.pairs.blocks()
-    for number, record in enumerate(complete):
-        num_read, digests = 0, list[bytes]()
-        while num_read < record.read and (block := next(blocks, None)) is not None:
+    def __init__(self, maker: ShardMaker, corpus: TrainingCorpus) -> None:
+        self.maker, self.corpus, self.directory = maker, corpus, maker.directory / corpus.name
+        self.records = dict[int, ShardRecord]()
+        """The shards that are complete and have the text that this process has read."""
+        self._texts = dict[int, tuple[int, str]]()  # of other shards: the number of pairs, and the digest
+        self._num_shards: int | None = None  # None until the corpus was read to its end
+        with writing(self.directory):
+            self.directory.mkdir(exist_ok=True)
+
+    def read(self) -> None:
+        """Read the corpus once, and make the shards that are missing and that no other process makes.
+
+        Raises UserError.
+        """
+        found = map(self._found, range(len(list(self.directory.glob("[0-9]*")))))
+        complete = [*self.records.values()] or [record for record in found if record is not None]
+        num_read, name = sum(record.read for record in complete), self.corpus.name
+        if complete and not self.records:
+            done = counted(len(complete), "shard")
+            print(f"{name}: resuming after {done} with {counted(num_read, 'pair')}", flush=True)
+        with LineProgress(
+            self.corpus.pairs.num_pairs, done_before=num_read, doing=f"{name}: ", unit="pairs"
+        ) as progress:
+            decided = dict[int, bool]()
+            for is_ours, blocks in groupby(self._numbered(), lambda block: self._is_ours(block[0], decided)):
+                if is_ours:
+                    self._make(blocks, progress)
+                else:
+                    self._skip(blocks)
+        if self._num_shards is None:
+            raise CorpusError(f"{name}: the text has changed during reading; give the same command again")
+
+    def missing(self) -> Iterator[Path]:
+        """Yield the shards that are not complete. Removes those that are damaged, or made from another text."""
+        for number in range(self._num_shards or 0):
+            if number in self.records:
+                continue
+            shard, record = self._shard(number), self._found(number)
+            if record is not None and fault(shard, SHARD_FILES) is None:
+                if (record.read, record.text) == self._texts[number]:
+                    self.records[number] = record
+                    continue
+                name = self.corpus.name
+                print(f"{name}: the text had changed during reading, so shard {number} is made again", flush=True)
+            if record is not None:
+                with suppress(FileNotFoundError), writing(shard):
+                    discard(shard)
+            yield shard
+
+    def _shard(self, number: int) -> Path:
+        return self.directory / shard_name(number)
+
+    def _found(self, number: int) -> ShardRecord | None:
+        return read_record(self._shard(number), self.maker.key(self.corpus, number))
+
+    def _is_ours(self, number: int, decided: dict[int, bool]) -> bool:
+        """Whether this process makes the shard. It decides so at the first block of the shard."""
+        if number not in decided:
+            shard = self._shard(number)
+            decided[number] = self._found(number) is None and self.maker.claims.take(shard)
+            if decided[number] and self._found(number) is not None:  # another process has just completed it
+                self.maker.claims.give_back(shard)
+                decided[number] = False
+        return decided[number]
+
+    def _numbered(self) -> Iterator[tuple[int, Block]]:
+        """Yield each block of the corpus with the number of its shard."""
+        number, num_read, block = 0, 0, None
+        for block in self.corpus.pairs.blocks():
+            if num_read >= ITEMS:
+                number, num_read = number + 1, 0
+            yield number, block
             num_read += len(block.pairs)
-            digests.append(block_digest(block))
-        if num_read != record.read or text_digest(digests) != record.text:
-            print(f"{corpus.name}: the text had changed during reading, so shard {number} is made again", flush=True)
-            del complete[number:]
-            return _blocks_after(corpus, complete)
-    return blocks
+        if block is not None:
+            self._num_shards = number + 1
+
+    def _skip(self, blocks: Iterable[tuple[int, Block]]) -> None:
+        """Note which text belongs to the shards of other processes."""
+        for number, same in groupby(blocks, itemgetter(0)):
+            num_read, digests = 0, list[bytes]()
+            for _, block in same:
+                num_read += len(block.pairs)
+                digests.append(block_digest(block))
+            self._texts[number] = num_read, text_digest(digests)
+
+    def _make(self, blocks: Iterable[tuple[int, Block]], progress: LineProgress) -> None:
+        """Write the shards of these blocks."""
+        maker, corpus, writer = self.maker, self.corpus, None
+        tokenizer = maker.encoder.tokenizer
+        sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
+        tasks = (Task(block, corpus.tag, corpus.languages, number) for number, block in blocks)
+        try:
+            for task, block in maker.workers.map(tasks, DONE_HERE):
+                if writer is None or task.shard != writer.number:
+                    if writer is not None:
+                        self._finish(writer)
+                    key, overlaps = maker.key(corpus, task.shard), Overlaps(maker.held_out)
+                    writer = ShardWriter(self.directory, task.shard, key, sizes, overlaps, maker.with_keys)
+                writer.add(task.block, block)
+                progress.more(len(task.block.pairs))
+            if writer is not None:
+                self._finish(writer)
+        except BaseException:
+            if writer is not None:
+                writer.abandon()
+            raise
+
+    def _finish(self, writer: ShardWriter) -> None:
+        # If the corpus was not read to its end yet, there is a block behind this shard.
+        is_last = self._num_shards is not None and writer.number == self._num_shards - 1
+        self.records[writer.number] = writer.finish(is_last)
+        self.maker.claims.give_back(self._shard(writer.number))
 
 
-def _tasks(corpus: TrainingCorpus, blocks: Iterator[Block], shard: int) -> Iterator[Task]:
-    """Yield a task for each of the blocks. The first block begins the shard with the number `shard`."""
-    num_read = 0
-    for block in blocks:
-        if num_read >= ITEMS:
-            num_read, shard = 0, shard + 1
-        yield Task(block, corpus.tag, corpus.languages, shard)
-        num_read += len(block.pairs)
+Records = dict[str, list[ShardRecord]]
+"""The records of the shards of each corpus, in order."""
 
 
-def write_training_set(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> TrainingSet:
-    """Make the missing shards, and the list of all shards. Raises UserError like `ShardMaker.shards`."""
+def make_shards(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> Records:
+    """Make shards until all are complete, those of other processes too. Raises UserError."""
+    shards = [_CorpusShards(maker, corpus) for corpus in corpora]
+    for each in shards:
+        each.read()
+    while unfinished := [each for each in shards if any(True for _ in each.missing())]:
+        free = [each for each in unfinished if any(map(maker.claims.take, each.missing()))]
+        for each in free:
+            each.read()
+        if not free:
+            time.sleep(POLL)
+    return {each.corpus.name: [each.records[number] for number in sorted(each.records)] for each in shards}
+
+
+def write_training_set(maker: ShardMaker, records: Records) -> TrainingSet:
+    """Write the list of all shards, and remove everything else. Raises UserError."""
     directory = maker.directory
     with writing(directory):
-        directory.mkdir(exist_ok=True)
-    records = {corpus.name: maker.shards(corpus) for corpus in corpora}
-    _remove_all_but(directory, {*records, INDEX})
+        for name, of_corpus in records.items():
+            _remove_all_but(directory / name, {shard_name(number) for number in range(len(of_corpus))})
+        _remove_all_but(directory, {*records, INDEX})
     paths = [f"{name}/{shard_name(number)}" for name in records for number in range(len(records[name]))]
     duplicates = [np.empty(0, np.int64)] * len(paths)
     if maker.with_keys:
@@ -218,8 +302,8 @@ def _write_lists(
     return result
 
 
-def _remove_all_but(directory: Path, names: set[str]) -> None:
-    """Remove outdated shards and corpora, and the remains of killed processes."""
+def _remove_all_but(directory: Path, names: set[str], keeps_own: bool = False) -> None:
+    """Remove outdated shards and corpora, and the remains of killed processes; with `keeps_own`, not their claims."""
     for path in sorted(directory.iterdir()):
-        if path.name not in names:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if path.name not in names and not (keeps_own and path.name.endswith(OWN_SUFFIX) and path.is_file()):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -62,27 +62,33 @@ def in_the_way(partial: Path, path: Path) -> str:
 
 
 @contextmanager
-def replacing(path: Path, patience: float = 0.0, durable: bool = False) -> Iterator[BinaryIO]:
+def writing_to(path: Path) -> Iterator[None]:
+    """Turn an OSError into a UserError that says that `path` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror}); {cure(error)}, or name another place") from None
+
+
+@contextmanager
+def replacing(path: Path, patience: float = 0.0, durable: bool = False, writer: str = "") -> Iterator[BinaryIO]:
     """Open a file for writing that becomes `path` at the end. After an error, `path` is unchanged.
 
     The file gets a temporary name beside `path`, and is renamed at the end. As with `>` in a shell, if `path` is a
     link, the target of the link is replaced; a pipe, a device or /dev/stdout is written to directly; and a replaced
     file keeps its access rights. With `durable`, `path` is complete even after a power failure. Raises UserError if
-    writing fails, or if another process still writes the same file after `patience` seconds.
+    writing fails, or if another process still writes the same file after `patience` seconds. Processes that may write
+    it at the same time give different names as `writer`, which become a part of the temporary name.
     """
-    try:
+    with writing_to(path):
         if is_stream(path):
             # A copy of the descriptor shares the position in the file, so later output of other code comes after ours.
             descriptor = _standard(path)
             with path.open("ab") if descriptor is None else os.fdopen(os.dup(descriptor), "wb") as file:
                 yield file
             return
-        target = target_of(path)
-        if target.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if target.exists() and not os.access(target, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        partial = target.with_name(own_name(target.name))
+        target = replaceable(path)
+        partial = target.with_name(own_name(target.name + writer))
         with _open_own(partial, path, patience) as file:  # the lock lasts as long as the file is open
             try:
                 if target.exists():
@@ -97,8 +103,16 @@ def replacing(path: Path, patience: float = 0.0, durable: bool = False) -> Itera
             except BaseException:
                 partial.unlink(missing_ok=True)
                 raise
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}); {cure(error)}, or name another place") from None
+
+
+def replaceable(path: Path) -> Path:
+    """Return the target of links at `path`. Raises OSError if this is a directory or a file that is read-only."""
+    target = target_of(path)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return target
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

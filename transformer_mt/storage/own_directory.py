@@ -31,10 +31,14 @@ class Owner:
 
 def check_own(directory: Path, owner: Owner, inside: Path | None = None) -> None:
     """Raises DirectoryError if a directory without the owner's lock has an entry other than the path `inside`."""
-    entries = sorted(os.listdir(directory)) if directory.is_dir() else []
+    entries = list[str]()
+    with suppress(FileNotFoundError, NotADirectoryError):
+        entries = sorted(os.listdir(directory))
     mark = _mark(directory / LOCK) if LOCK in entries else b""
     if mark == owner.mark:
         return
+    if LOCK in entries and not os.path.lexists(directory / LOCK):  # its owner is deleting the directory
+        return check_own(directory, owner, inside)
     own, top = {LOCK}, os.path.realpath(directory)
     if inside is not None and (within := Path(os.path.realpath(inside))).is_relative_to(top):
         own |= set(within.relative_to(top).parts[:1])
@@ -56,8 +60,11 @@ def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: fl
     check_own(directory, owner, inside)
     with ExitStack() as stack:
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            descriptor = open_locked(directory / LOCK, patience)
+            while True:
+                directory.mkdir(parents=True, exist_ok=True)
+                with suppress(FileNotFoundError):  # its owner has just deleted it
+                    descriptor = open_locked(directory / LOCK, patience)
+                    break
             if descriptor is not None:
                 stack.callback(os.close, descriptor)
                 if os.read(descriptor, len(owner.mark)) != owner.mark:
@@ -128,8 +135,9 @@ def _clear(place: Path, path: Path) -> None:
 
 
 def _mark(path: Path) -> bytes | None:
-    """Return the first bytes of a lock; None if it is not a regular file."""
+    """Return the first bytes of a lock; None if it is missing or not a regular file."""
     if path.is_symlink() or not path.is_file():
         return None
-    with path.open("rb") as file:
+    with suppress(FileNotFoundError), path.open("rb") as file:
         return file.read(200)
+    return None

@@ -1,37 +1,33 @@
-"""Translates a file into a file, part by part, in one process or on all ranks of torchrun. After a kill, it resumes.
+"""Translates a file into a file, part by part. Any number of processes may do it together. After a kill, it resumes.
 
-It keeps the parts in a directory beside the output until it has all of them. Then it joins them in order. Each part is
-a file that appears when it is complete: the checksum of all that follows, a line of JSON with notes, and then the
-content. The file parts.json describes the output to which the parts belong.
+Each process takes the next part that nobody has claimed. When all parts are complete, one process joins them in order.
 """
 
 import gzip
 import hashlib
-import json
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
+from uuid import uuid4
 
 from transformer_mt.base import torchrun
-from transformer_mt.base.errors import DirectoryError, RankError, TrainingError, TranslationError
-from transformer_mt.base.remote import Place, RemotePath
+from transformer_mt.base.errors import DirectoryError, TranslationError, UserError
+from transformer_mt.base.remote import RemotePath
 from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.checksums import EXPORT_FILES, read_sums
-from transformer_mt.storage.files import OWN_SUFFIX, is_stream, parse_json, read_json, replacing, target_of, write_json
-from transformer_mt.storage.own_directory import LOCK, Owner, hold
+from transformer_mt.storage.claims import POLL, Claims
+from transformer_mt.storage.files import is_stream, replaceable, writing_to
 from transformer_mt.terminal.cli import engine_options, model_dirs, replaced
 from transformer_mt.terminal.line_input import open_lines
+from transformer_mt.terminal.output_parts import DONE, ONCE, RECORD, OutputParts, checksum
 from transformer_mt.terminal.translation_output import (
     Block,
     OutputForm,
@@ -41,109 +37,22 @@ from transformer_mt.terminal.translation_output import (
 )
 from transformer_mt.text.terms import Terms
 
-if TYPE_CHECKING:
-    from transformer_mt.training.distributed import Ranks
-
-_FORMAT = 6  # the format of parts.json and of the parts
-_MAX_WAIT = timedelta(days=365)  # for other ranks, as long as they run
-_MAX_DELAY = 120.0  # seconds until a network file system shows a file that another machine has written
-
-
-RECORD = "parts.json"
-OWNER = Owner("translate", "writes the parts of the output there", "name another --output")
-
-
-class OutputParts:
-    """The directory of the parts of an output until the output is complete. Parts are numbered from 0."""
-
-    def __init__(self, output: Place) -> None:
-        """Raises OSError if the links at `output` form a circle."""
-        if isinstance(output, RemotePath):
-            output = Path(output.name)  # parts stay here, in the working directory
-        target = target_of(output) if output.is_symlink() else output  # messages show the path that was typed
-        self.directory = target.with_name(f"{target.name}.parts")
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Make or reuse the directory, and lock it, as `hold` does. At the end, delete it if it has no parts."""
-        with hold(self.directory, OWNER):
-            try:
-                yield
-            finally:
-                if not self.numbers():
-                    with suppress(OSError):  # the directory may contain files that are not from this program
-                        for path in self.directory.glob(f".*{OWN_SUFFIX}"):  # the remains of a killed process
-                            path.unlink()
-                        (self.directory / RECORD).unlink(missing_ok=True)
-                        (self.directory / LOCK).unlink()
-                        self.directory.rmdir()
-
-    def begin(self, record: Mapping[str, Any]) -> None:
-        """Write the description of the output, before its first part. Raises UserError."""
-        write_json(self.directory / RECORD, record)
-
-    def record(self) -> dict[str, Any]:
-        """Return the description that `begin` wrote. Raises DirectoryError if it is damaged."""
-        try:
-            found: dict[str, Any] = {**read_json(self.directory / RECORD)}
-        except (OSError, ValueError, TypeError) as error:
-            raise DirectoryError(f"{self.directory / RECORD}: cannot be read ({error}); {self.begin_anew()}") from None
-        return found
-
-    def begin_anew(self) -> str:
-        """Return advice for a user who does not want to resume from these parts."""
-        return f"to begin again, delete the directory {self.directory}; or name another --output"
-
-    def path(self, number: int) -> Path:
-        """Return the file of a part."""
-        return self.directory / f"{number:06d}"
-
-    def numbers(self) -> list[int]:
-        """Return the numbers of the existing parts, in rising order."""
-        return sorted(int(path.name) for path in self.directory.glob("[0-9]*") if path.name.isdecimal())
-
-    def write(self, number: int, notes: Mapping[str, Any], content: bytes) -> None:
-        """Write a part in one step that survives a power failure. Raises UserError if writing fails."""
-        checked = json.dumps(notes).encode() + b"\n" + content
-        with replacing(self.path(number), durable=True) as file:
-            file.write(_checksum(checked) + b"\n" + checked)
-
-    def read(self, number: int, output: BinaryIO | None = None) -> dict[str, Any]:
-        """Return the notes of a part, and append its content to the output. Raises DirectoryError if it is damaged."""
-        try:
-            checksum, _, checked = self.path(number).read_bytes().partition(b"\n")
-            if checksum != _checksum(checked):
-                raise ValueError("its checksum has changed")
-            written, _, content = checked.partition(b"\n")
-            notes: dict[str, Any] = {**parse_json(written.decode())}
-        except (FileNotFoundError, ValueError, TypeError) as error:
-            raise DirectoryError(
-                f"{self.path(number)}: is damaged ({error}): delete it, and the same command makes this part again"
-            ) from None
-        if output is not None:
-            output.write(content)
-        return notes
-
-    def delete_all(self) -> None:
-        """Delete all parts, after the output is complete."""
-        for number in self.numbers():
-            self.path(number).unlink()
-
-
-def _checksum(content: bytes) -> bytes:
-    return hashlib.sha256(content).hexdigest().encode()
+_FORMAT = 7  # the format of parts.json and of the parts
 
 
 @dataclass(frozen=True)
 class _Job:
-    """The parts of a translation, and which are still missing. A part has the translations of a block of lines."""
+    """The lines of a translation. A part has the translations of a block of lines."""
 
     block_lines: int
     num_lines: int
     digests: list[str]
-    """The hash of the lines of each block."""
-    missing: list[int]
-    """The numbers of the missing parts, from 0."""
+    """The hash of the lines and settings of each block."""
+
+    @property
+    def digest(self) -> str:
+        """The hash of all lines and settings."""
+        return checksum("".join(self.digests).encode()).decode()
 
     def num_done(self, num_parts: int) -> int:
         """Return the number of lines in this number of parts."""
@@ -161,115 +70,134 @@ def is_file_to_file(arguments: Namespace) -> bool:
 
 
 def translate_file(arguments: Namespace) -> int:
-    """Translate --input into --output, under torchrun only this rank's share. Returns the exit status."""
-    with _ranks() as ranks:
-        is_first = ranks is None or ranks.is_first
-        try:
-            with ExitStack() as stack:
-                summary = _FileTranslation(arguments, ranks, is_first).run(stack)
-        except TrainingError as error:
-            if is_first or isinstance(error, RankError):
-                raise
-            return 2  # the first rank has the same error, and prints it
-    if is_first and not arguments.quiet:
-        print(summary, file=sys.stderr)
-    return 0
-
-
-@contextmanager
-def _ranks() -> "Iterator[Ranks | None]":
-    """Connect to the ranks of torchrun. Yields None for a single process, which may have no PyTorch."""
-    if torchrun.place() is None:
-        yield None
-        return
-    from transformer_mt.training.distributed import all_ranks
-
-    with all_ranks(_MAX_WAIT) as ranks:
-        yield ranks
+    """Translate --input into --output, together with all other processes that do. Returns the exit status."""
+    output = arguments.output  # an error now is better than one after the last line
+    if isinstance(output, RemotePath):
+        output.check_writable()
+    else:
+        with writing_to(output):
+            replaceable(output)
+    return _FileTranslation(arguments).run()
 
 
 class _FileTranslation:
-    """One start of the command on one rank; `ranks` is None for a single process."""
+    """One start of the command in one process."""
 
-    def __init__(self, arguments: Namespace, ranks: "Ranks | None", is_first: bool) -> None:
-        self.arguments, self.ranks, self.is_first = arguments, ranks, is_first
-        self.shows = is_first and not arguments.quiet
-        self.parts = OutputParts(arguments.output)
+    def __init__(self, arguments: Namespace) -> None:
+        """Load the model. Raises UserError."""
+        self.arguments, self.parts = arguments, OutputParts(arguments.output)
+        self.translator = _loaded(arguments)
+        self.translator.tags.check(arguments.tag)
+        self.terms = arguments.terms and Terms.load(arguments.terms)
+        config = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding")
+        self.decoding: DecodingConfig = config.decoding
+        self.settings = _settings(arguments, self.decoding, self.terms)
+        place = torchrun.place()
+        self.shows = not arguments.quiet and (place is None or place.rank == 0)  # they would write into one terminal
 
-    def run(self, stack: ExitStack) -> str:
-        """Translate the missing parts. The first rank joins all parts, and returns the text of the summary.
+    def run(self) -> int:
+        """Translate parts until the output is complete. Returns the exit status. Raises UserError."""
+        with ExitStack() as stack:
+            with self.parts.locked():
+                stack.callback(self._tidy)
+                self.claims = stack.enter_context(Claims(self.parts.directory))
+                self.output_before = self._output()
+                self.record = self._begun()
+            job = self._job()
+            while DONE in self.record:
+                if self.record[DONE] == job.digest and self.output_before is not None:
+                    again = f"; to translate it again, delete the directory {self.parts.directory}"
+                    self._print(f"{self.arguments.output} is already complete{again if self.record.get(ONCE) else ''}")
+                    return 0
+                with self.parts.locked():
+                    self.record = self._begun(outdated=self.record)
+                job = self._job()
+            try:
+                summary = self._worked(job)
+            except BaseException as error:
+                if not isinstance(error, UserError) or self._is_current():
+                    self._say_what_is_kept()
+                    raise
+                summary = ""
+            self._print(summary or self._finished_by_another())
+        return 0
 
-        Closing `stack` puts the output in place and deletes the parts. Raises UserError.
+    def _tidy(self) -> None:
+        if self.parts.directory.exists():
+            with self.parts.locked():
+                self.parts.tidy(bool(self.claims.others()))
+
+    def _output(self) -> Any:
+        """Return what changes when a process replaces the output; None if there is none."""
+        output = self.arguments.output
+        if isinstance(output, RemotePath):
+            return output.tried(output.version) if output.exists() else None
+        with suppress(FileNotFoundError):
+            status = output.stat()
+            return status.st_ino, status.st_mtime_ns
+        return None
+
+    def _begun(self, outdated: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the record of the parts, or write a new one if nobody needs that of the directory.
+
+        A record of a complete output, such as `outdated`, may be replaced. Raises DirectoryError for parts of another
+        translation.
         """
-        job, output = None, None
-        # An error on any rank stops all ranks.
-        with nullcontext() if self.ranks is None else self.ranks.together():
-            translator = _loaded(self.arguments, self.ranks)
-            translator.tags.check(self.arguments.tag)
-            terms = self.arguments.terms and Terms.load(self.arguments.terms)
-            overrides = self.arguments.overrides
-            decoding = load_config(self.arguments.model / "config.yaml", overrides, "decoding").decoding
-            if self.is_first:
-                stack.enter_context(self.parts.held())
-                job = self._job(_settings(self.arguments, decoding, terms))
-                output = stack.enter_context(self._output())
-        if self.ranks is not None:
-            job = self.ranks.broadcast(job)
-        assert job is not None
-        since, num_before = time.perf_counter(), job.num_done(len(job.digests) - len(job.missing))
-        progress = None
-        if self.shows:
-            progress = stack.enter_context(LineProgress(job.num_lines, done_before=num_before))
-        self._translate(job, translator, decoding, progress, terms)
-        if self.ranks is not None:
-            self.ranks.wait(partial(self._show, job, progress))
-        if output is None:
-            return ""
-        summary = self._joined(job, output)
-        summary.seconds = time.perf_counter() - since
-        return summary.text(num_before)
+        old, is_needed = dict[str, Any](), bool(self.parts.numbers() or self.claims.others())
+        with nullcontext() if is_needed else suppress(DirectoryError):
+            old = self.parts.record()
+        if DONE in old:
+            changed = old.get("form") != _FORMAT or old["settings"] != self.settings
+            if not changed and old != outdated:
+                return old
+            self.parts.delete_all()
+        elif is_needed:
+            _check(old, self.settings, self.parts)
+            return old
+        start = {"form": _FORMAT, "block_lines": self.arguments.buffer_lines, "start": uuid4().hex}
+        self.parts.write_record(start | {"settings": self.settings})
+        return start | {"settings": self.settings}
 
-    @contextmanager
-    def _output(self) -> Iterator[BinaryIO]:
-        """Open the output, which replaces the file at the end. Then delete the parts, but keep them after an error."""
-        try:
-            with replaced(self.arguments.output, durable=True) as file:
-                yield file
-        except BaseException:
-            if num_parts := len(self.parts.numbers()):
-                kept = f"{self.parts.directory} keeps {counted(num_parts, 'part')} of the translation"
-                self._print(f"{kept}: the same command resumes from there")
-            raise
-        self.parts.delete_all()
+    def _is_current(self) -> bool:
+        """Whether the output to which the parts belong is not complete yet."""
+        with suppress(DirectoryError):
+            return self.parts.record() == self.record
+        return False
 
-    def _job(self, settings: dict[str, Any]) -> _Job:
-        """Read the input once, and find the missing parts. Raises DirectoryError for parts of another translation."""
-        block_lines, existing = self.arguments.buffer_lines, self.parts.numbers()
-        if existing:
-            block_lines = _checked_block_lines(self.parts, settings)
+    def _job(self) -> _Job:
+        """Read the input once. Raises DirectoryError if lines have changed whose translations are there."""
+        block_lines, existing = self.record["block_lines"], self.parts.numbers()
         digests, num_lines = [], 0
         with LineProgress(None, doing="reading: ") if self.shows else nullcontext() as progress:
             for block in self._blocks(block_lines):
-                digests.append(_digest(block))
+                digests.append(self._digest(block))
                 num_lines += len(block.lines)
                 if progress is not None:
                     progress.reached(num_lines)
-        for number in existing:
-            if digests[number : number + 1] != [self.parts.read(number).get("made_from")]:
-                first = number * block_lines + 1
-                raise DirectoryError(
-                    f"{self.arguments.input}, or the file of --prefix, has changed since an earlier start translated "
-                    f"parts of it. The first changed lines are among lines {first} to {first + block_lines - 1}. To "
-                    "resume, restore the old text; to translate these lines again, delete "
-                    f"{self.parts.path(number)}; {self.parts.begin_anew()}"
-                )
-        job = _Job(block_lines, num_lines, digests, sorted({*range(len(digests))} - {*existing}))
-        if existing:
+        job = _Job(block_lines, num_lines, digests)
+        if existing and DONE not in self.record:
+            for number in existing:
+                self._counts(job, number)
             num_done = f"{job.num_done(len(existing)):,} of {counted(num_lines, 'line')}"
             self._print(f"resuming: {num_done} are translated already, in {self.parts.directory}")
-        else:
-            self.parts.begin({"form": _FORMAT, "block_lines": block_lines, "settings": settings})
         return job
+
+    def _counts(self, job: _Job, number: int, output: BinaryIO | None = None) -> dict[str, Any]:
+        """Return the counts of a part, and append it to the output. Raises DirectoryError if it is of other lines."""
+        counts = self.parts.read(number, output)
+        if job.digests[number : number + 1] != [counts.pop("made_from", None)]:
+            first = number * job.block_lines + 1
+            raise DirectoryError(
+                f"{self.arguments.input}, or the file of --prefix, has changed since an earlier start translated "
+                f"parts of it. The first changed lines are among lines {first} to {first + job.block_lines - 1}. To "
+                "resume, restore the old text; to translate these lines again, delete "
+                f"{self.parts.path(number)}; {self.parts.begin_anew()}"
+            )
+        return counts
+
+    def _digest(self, block: Block) -> str:
+        """Return a hash of lines, their prefixes, and the settings. Line ends and compression do not matter."""
+        return checksum(repr((block.lines, block.prefixes, self.settings)).encode()).decode()
 
     def _blocks(self, block_lines: int) -> Iterator[Block]:
         """Yield the lines in blocks; each becomes a part. An empty file gives one block without lines."""
@@ -281,51 +209,80 @@ class _FileTranslation:
         if block is None:
             yield Block(1, [])
 
-    def _translate(
-        self,
-        job: _Job,
-        translator: Translator,
-        decoding: DecodingConfig,
-        progress: LineProgress | None,
-        terms: Terms | None,
-    ) -> None:
-        """Translate this rank's share of the missing parts."""
-        share = set(job.missing if self.ranks is None else self.ranks.share(job.missing))
-        form = OutputForm.of(self.arguments, decoding)
+    def _worked(self, job: _Job) -> str:
+        """Translate parts until all are complete, and join them. Returns the text of the summary.
+
+        Returns an empty text if another process has completed the output.
+        """
+        since, num_before = time.perf_counter(), job.num_done(len(self.parts.numbers()))
+        with LineProgress(job.num_lines, done_before=num_before) if self.shows else nullcontext() as progress:
+            while self._is_current():
+                missing = {*range(len(job.digests))} - {*self.parts.numbers()}
+                if any(self.claims.take(self.parts.path(number)) for number in sorted(missing)):
+                    self._translate(job, progress)
+                elif not missing and self.claims.take(self.parts.directory / "output"):
+                    with self.parts.locked():
+                        if self._is_current():
+                            summary = self._joined(job)
+                            summary.seconds = time.perf_counter() - since
+                            return summary.text(num_before)
+                else:
+                    self._show(job, progress)
+                    time.sleep(POLL)
+        return ""
+
+    def _translate(self, job: _Job, progress: LineProgress | None) -> None:
+        """Read the input once more, and translate each block that is missing and that no other process has claimed."""
+        form = OutputForm.of(self.arguments, self.decoding)
         for number, block in enumerate(self._blocks(job.block_lines)):
-            if number not in share:
+            part = self.parts.path(number)
+            if part.exists() or not self.claims.take(part):
                 continue
-            summary = TranslationSummary()
-            content = translate_block(translator, block, decoding, form, summary, progress, terms).encode()
-            if self.arguments.output.suffix == ".gz":  # each part is a member of the .gz file, without time and name
-                content = gzip.compress(content, mtime=0)
-            self.parts.write(number, {"made_from": _digest(block), **vars(summary)}, content)
+            if not part.exists():  # between the two looks, another process may have completed it
+                summary = TranslationSummary()
+                content = translate_block(
+                    self.translator, block, self.decoding, form, summary, progress, self.terms
+                ).encode()
+                if self.arguments.output.suffix == ".gz":  # each part is a member of the .gz, without time and name
+                    content = gzip.compress(content, mtime=0)
+                self.parts.write(number, {"made_from": self._digest(block), **vars(summary)}, content)
+            self.claims.give_back(part)
             self._show(job, progress)
 
     def _show(self, job: _Job, progress: LineProgress | None) -> None:
-        """Show how many lines all ranks together have translated."""
+        """Show how many lines all processes together have translated."""
         if progress is not None:
             progress.reached(job.num_done(len(self.parts.numbers())))
 
-    def _joined(self, job: _Job, output: BinaryIO) -> TranslationSummary:
-        """Write all parts to the output. Returns the summary of all of them."""
-        summary, until = TranslationSummary(), time.monotonic() + _MAX_DELAY
-        for number in range(len(job.digests)):
-            while not self.parts.path(number).exists() and time.monotonic() < until:
-                time.sleep(1)
-            counts = self.parts.read(number, output)
-            del counts["made_from"]
-            summary.add_counts(counts)
+    def _joined(self, job: _Job) -> TranslationSummary:
+        """Write all parts to the output, and record that it is complete. Returns the summary of all parts."""
+        summary = TranslationSummary()
+        with replaced(self.arguments.output, durable=True) as output:
+            for number in range(len(job.digests)):
+                summary.add_counts(self._counts(job, number, output))
+        self.parts.write_record(self.record | {DONE: job.digest, ONCE: self.arguments.once})
         return summary
 
+    def _finished_by_another(self) -> str:
+        """Return what to print. Raises DirectoryError if the parts are gone, but the output is not new."""
+        if self._output() in (None, self.output_before):
+            raise DirectoryError(
+                f"{self.parts.directory}: another program has deleted or changed {RECORD}; give the same command again"
+            )
+        return f"another process has completed {self.arguments.output}"
+
+    def _say_what_is_kept(self) -> None:
+        if num_parts := len(self.parts.numbers()):
+            kept = f"{self.parts.directory} keeps {counted(num_parts, 'part')} of the translation"
+            self._print(f"{kept}: the same command resumes from there")
+
     def _print(self, text: str) -> None:
-        if self.shows:
+        if not self.arguments.quiet:
             print(text, file=sys.stderr)
 
 
-def _checked_block_lines(parts: OutputParts, settings: dict[str, Any]) -> int:
-    """Return the lines of each existing part. Raises DirectoryError unless the parts have the same settings."""
-    record = parts.record()
+def _check(record: dict[str, Any], settings: dict[str, Any], parts: OutputParts) -> None:
+    """Raises DirectoryError unless the existing parts have the same settings."""
     if record.get("form") != _FORMAT:
         raise DirectoryError(f"{parts.directory}: another version of this program made it; {parts.begin_anew()}")
     old = record["settings"]
@@ -338,7 +295,6 @@ def _checked_block_lines(parts: OutputParts, settings: dict[str, Any]) -> int:
             f"{parts.directory} contains the beginning of another translation ({different}). To resume it, give the "
             f"command that began it; {parts.begin_anew()}"
         )
-    return int(record["block_lines"])
 
 
 def _settings(arguments: Namespace, decoding: DecodingConfig, terms: Terms | None) -> dict[str, Any]:
@@ -358,15 +314,13 @@ def _settings(arguments: Namespace, decoding: DecodingConfig, terms: Terms | Non
     }
 
 
-def _digest(block: Block) -> str:
-    """Return the SHA-256 of lines and their prefixes. Line ends and compression do not matter."""
-    return hashlib.sha256(repr((block.lines, block.prefixes)).encode()).hexdigest()
+def _loaded(arguments: Namespace) -> Translator:
+    """Load the translator. Under torchrun, it is on this process's GPU, or on its share of the machine's cores."""
+    options, place = engine_options(arguments), torchrun.place()
+    if place is not None and place.size > 1:
+        from transformer_mt.training.distributed import Ranks  # here, because PyTorch may not be installed
 
-
-def _loaded(arguments: Namespace, ranks: "Ranks | None") -> Translator:
-    """Load the translator of this rank: on its own GPU, or on its share of the machine's cores."""
-    options = engine_options(arguments)
-    if ranks is not None and ranks.size > 1:
+        ranks = Ranks(*place)
         if options.device.startswith("cuda:"):
             raise TranslationError(
                 f"--device {options.device} is one GPU, but torchrun has started {ranks.size} processes: write "

@@ -7,7 +7,7 @@ micro-batches. The gradients are summed before the weights change, so that all r
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -101,19 +101,6 @@ class Ranks:
         dist.all_gather_object(things, thing)
         return things
 
-    def wait(self, meanwhile: Callable[[], object]) -> None:
-        """Wait until every rank has called this. Until then, call `meanwhile` about twice a second.
-
-        Raises RuntimeError if another rank has ended; `all_ranks` turns it into a RankError.
-        """
-        if self.size == 1:
-            return
-        coming = dist.all_reduce(torch.zeros(1), async_op=True)
-        while not coming.is_completed():
-            meanwhile()
-            time.sleep(0.5)
-        coming.wait()
-
     def own_gpu(self, device: str) -> str:
         """The same device; but `auto` and `cuda` become this rank's own GPU if there are GPUs and several ranks."""
         own = self.size > 1 and device in ("auto", "cuda") and torch.cuda.is_available()
@@ -139,17 +126,16 @@ class Ranks:
 
 
 @contextmanager
-def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
+def all_ranks() -> Iterator[Ranks]:
     """Connect the ranks that torchrun has started. Without torchrun there is a single one.
 
-    `timeout` is how long a rank waits for others that still run. Raises RankError if torchrun or another rank ends,
-    ConfigError if torchrun's variables are wrong.
+    Raises RankError if torchrun or another rank ends, ConfigError if torchrun's variables are wrong.
     """
     place = torchrun.place()
     if place is None:
         yield Ranks()
         return
-    watch = _connect(place.rank, timeout)
+    watch = _connect(place.rank)
     may_wait = True
     ranks = Ranks(*place)
     if warning := torchrun.restart_warning():
@@ -176,17 +162,16 @@ def all_ranks(timeout: timedelta = TIMEOUT) -> Iterator[Ranks]:
             time.sleep(0.05)
 
 
-def _connect(rank: int, timeout: timedelta) -> "dist.ProcessGroup":
+def _connect(rank: int) -> "dist.ProcessGroup":
     """Connect this rank with the others, twice: a failed operation spoils the first group, and returned is the second.
 
     Raises RankError if torchrun or the others cannot be reached.
     """
     try:
-        # Not `timeout`, which may be long: nothing else ends this rank if torchrun is killed before.
         store, _, size = next(rendezvous("env://", timeout=TIMEOUT))
         # NCCL sends tensors on a GPU. Gloo sends those on the host, so that reading them does not wait for a GPU.
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
         watch: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=ANSWER)
     except RuntimeError as error:  # of gloo, of the store (DistError), or of NCCL
         reason = str(error).splitlines()[0]
