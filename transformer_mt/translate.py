@@ -12,12 +12,13 @@ from typing import BinaryIO
 
 from transformer_mt.base import torchrun
 from transformer_mt.base.errors import TranslationError
-from transformer_mt.base.remote import Place, RemotePath
+from transformer_mt.base.remote import RemotePath
 from transformer_mt.base.wording import LineProgress
 from transformer_mt.corpora.text_files import is_compressed
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.reading import load_config
+from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli, line_input
 from transformer_mt.terminal.file_to_file import is_file_to_file, translate_file
 from transformer_mt.terminal.translation_output import OutputForm, TranslationSummary, translate_block, with_prefixes
@@ -63,6 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.format == "text" and is_file_to_file(arguments):
         with cli.sigterm_raised():
             return translate_file(arguments)
+    if isinstance(arguments.output, RemotePath):
+        raise TranslationError(
+            f"--output {arguments.output}: only the lines of --input FILE, which is no pipe, can be written there: an "
+            "error would lose other translations. Name a file on a disk"
+        )
     if torchrun.num_processes() > 1:
         raise TranslationError(
             "torchrun has started several processes, which can only share the lines of a file: give --input FILE and "
@@ -134,6 +140,7 @@ def _check_output(arguments: argparse.Namespace) -> None:
         )
     inputs = arguments.input, arguments.prefix, arguments.terms
     if isinstance(path, RemotePath):
+        path.check_writable()
         would_replace = path in inputs
     else:
         read = [file for file in inputs if isinstance(file, Path) and file.is_file()]
@@ -148,11 +155,11 @@ def _check_output(arguments: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _opened(path: Place | None) -> Iterator[BinaryIO | gzip.GzipFile]:
+def _opened(path: Path | None) -> Iterator[BinaryIO | gzip.GzipFile]:
     """Standard output, or a file that replaces `path` when it is complete; it is compressed if `path` ends in .gz."""
-    with cli.output() if path is None else cli.replaced(path) as file:
+    with cli.output() if path is None else replacing(path) as file:
         if path is not None and path.suffix == ".gz":
-            with gzip.GzipFile(path.name.removesuffix(".gz"), "wb", fileobj=file, mtime=0) as compressed:
+            with gzip.GzipFile(path.stem, "wb", fileobj=file, mtime=0) as compressed:
                 yield compressed
         else:
             yield file

@@ -139,6 +139,25 @@ def test_what_cannot_be_read_is_named_with_its_reason(s3: Store, monkeypatch: py
 
 
 @pytest.mark.thorough
+def test_a_server_that_fails_for_a_moment_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_WAITS", (0.01,) * 3)
+    (tmp_path / "a.en").write_bytes(TEXT)
+    with web(tmp_path, has_ranges=True, answers=[503, 503]) as (base, _):
+        assert place(f"{base}/a.en").exists()
+    with web(tmp_path, has_ranges=True, answers=[200, 503, 503]) as (base, _):
+        assert survey(place(f"{base}/a.en")).num_lines == 40_000
+    with web(tmp_path, has_ranges=True, answers=[403] * 9) as (base, _), pytest.raises(CorpusError, match="403"):
+        place(f"{base}/a.en").exists()
+    with web(tmp_path, has_ranges=True) as (base, _):
+        assert not place(f"{base}/b.en").exists()
+
+
+def test_a_url_of_this_machine_is_a_path() -> None:
+    assert place("file:///tmp/a.en") == Path("/tmp/a.en")
+    assert place("C://data/a.en") == Path("C://data/a.en")
+
+
+@pytest.mark.thorough
 def test_a_wrong_key_is_said_and_not_tried_again(s3: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "_WAITS", (1000.0,) * 2)
     url = s3.put("a.en", TEXT)
@@ -151,7 +170,13 @@ def test_a_wrong_key_is_said_and_not_tried_again(s3: Store, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    "url", ["https://me:secret@host/a.tsv", "s3://id:sec/secret@text/a.tsv", "https://host/a.tsv?signature=secret"]
+    "url",
+    [
+        "https://me:secret@host/a.tsv",
+        "s3://id:sec/secret@text/a.tsv",
+        "https://secret@host/a.tsv",
+        "https://host/a.tsv?signature=secret",
+    ],
 )
 def test_a_url_with_a_secret_is_refused_and_not_shown(tmp_path: Path, url: str) -> None:
     (tmp_path / "a.yaml").write_text(yaml.safe_dump(CONFIG | {"corpus": CORPUS | {"train": url}}))

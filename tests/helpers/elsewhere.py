@@ -6,12 +6,14 @@ import random
 import re
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 import requests
@@ -128,6 +130,16 @@ class _Handler(SimpleHTTPRequestHandler):
 
     has_ranges = False
     num_bytes: int | None = None
+    answers: tuple[int, ...] = ()
+    """The status of the first requests, of all connections together; 200 means the usual answer."""
+    asked = count()
+
+    def send_head(self) -> Any:
+        number = next(self.asked)
+        if number < len(self.answers) and self.answers[number] != 200:
+            self.send_error(self.answers[number])
+            return None
+        return super().send_head()
 
     def do_GET(self) -> None:
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
@@ -153,14 +165,20 @@ class _Handler(SimpleHTTPRequestHandler):
 
 @contextmanager
 def web(
-    directory: Path, has_ranges: bool, most_bytes: int = 300_000, num_bytes: int | None = None
+    directory: Path,
+    has_ranges: bool,
+    most_bytes: int = 300_000,
+    num_bytes: int | None = None,
+    answers: Sequence[int] = (),
 ) -> Iterator[tuple[str, Cutter]]:
     """Serve a directory over HTTP, behind a cutter: the beginning of its URLs, and the cutter.
 
-    With `num_bytes`, the server has lost the rest of each file, but tells its old size.
+    With `num_bytes`, the server has lost the rest of each file, but tells its old size. `answers` are as in `_Handler`.
     """
     pytest.importorskip("aiohttp")
-    handler = type("Handler", (_Handler,), {"has_ranges": has_ranges, "num_bytes": num_bytes})
+    handler = type(
+        "Handler", (_Handler,), {"has_ranges": has_ranges, "num_bytes": num_bytes, "answers": answers, "asked": count()}
+    )
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(directory))) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         cutter = Cutter(server.server_port, most_bytes)

@@ -15,14 +15,17 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, TypeVar
 
+from tqdm import tqdm
+
 from transformer_mt.base.errors import CorpusError, UserError
-from transformer_mt.base.wording import cut, without_secret
+from transformer_mt.base.wording import cut, hidden, without_secret
 
 T = TypeVar("T")
 
 _BLOCK = 1 << 23  # bytes of a request: far more than are on their way in the time of a round trip
 _LEAST_BLOCK = 1 << 16  # bytes of a request after many broken connections
 _WAITS = (0.1, 0.5, 2.0, 5.0, 15.0, 30.0, 60.0)  # seconds before each new attempt; reading a byte begins anew
+_LONG_WAIT = 5.0  # seconds; the user is told of one
 _PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp", "https": "aiohttp"}  # as the extras of pyproject.toml
 # What tells one version of a file from the next, in the words of the various kinds of storage.
 _VERSION = ("size", "ETag", "etag", "generation", "Last-Modified", "LastModified", "last_modified", "mtime")
@@ -65,7 +68,7 @@ class RemotePath:
             raise UserError(f"{self}: the package that reads {scheme}:// is missing ({error}): {install}") from None
         except Exception as error:  # each backend has its own
             raise UserError(
-                f"{self}: cannot be opened ({cut(str(error), 500)}); correct the URL, as in s3://BUCKET/FILE, "
+                f"{self}: cannot be opened ({cut(hidden(str(error)), 500)}); correct the URL, as in s3://BUCKET/FILE, "
                 "gs://BUCKET/FILE or https://HOST/FILE, or the credentials of the backend"
             ) from None
         return system, path
@@ -88,7 +91,7 @@ class RemotePath:
         try:
             self.tried(self.version, most_waits=2)
         except CorpusError as error:
-            if isinstance(error.__cause__, FileNotFoundError) and _is_final(error.__cause__):
+            if isinstance(error.__cause__, FileNotFoundError) and _status(error.__cause__) in _MISSING:
                 return False
             raise
         return True
@@ -115,14 +118,16 @@ class RemotePath:
             except UserError:
                 raise
             except Exception as error:  # each backend has its own
+                reason = cut(hidden(str(error.__cause__ or error)), 500) or type(error).__name__
+                if isinstance(error, FileNotFoundError) and error.__cause__ is None:
+                    reason = "there is no such file"
                 if (wait := next(remaining, None)) is None or _is_final(error):
-                    reason = cut(str(error.__cause__ or error), 500) or type(error).__name__
-                    if isinstance(error, FileNotFoundError) and error.__cause__ is None:
-                        reason = "there is no such file"
                     raise CorpusError(
                         f"{self}: cannot {what} ({reason}); check the URL, the network and the credentials, and give "
                         "the same command again"
                     ) from error
+            if wait >= _LONG_WAIT:
+                tqdm.write(f"{self}: cannot {what} ({reason}); trying again in {wait:.0f} s", file=sys.stderr)
             time.sleep(wait)
 
     def check_writable(self) -> None:
@@ -151,13 +156,28 @@ Place = Path | RemotePath
 
 def place(name: str) -> Place:
     """Return the file with this name, which may be a URL. Raises UserError if it seems to contain a secret."""
-    return RemotePath(without_secret(name)) if "://" in name else Path(name)
+    scheme, separator, path = name.partition("://")
+    if scheme in ("file", "local"):
+        return Path(path)
+    is_url = separator and len(scheme) > 1  # one letter is a drive of Windows
+    return RemotePath(without_secret(name)) if is_url else Path(name)
+
+
+_MISSING = 404, 410  # as HTTP says it
+
+
+def _status(error: FileNotFoundError) -> int:
+    """What HTTP said, or 404. Its backend reports every failure as a missing file, with the failure as the cause."""
+    if any("Connection" in kind.__name__ for kind in type(error.__cause__).__mro__):
+        return 0
+    return getattr(error.__cause__, "status", 404)
 
 
 def _is_final(error: Exception) -> bool:
-    """Whether another attempt is vain. HTTP also reports a broken connection as a missing file, with its cause."""
-    broken = any("Connection" in kind.__name__ for kind in type(error.__cause__).__mro__)
-    return isinstance(error, FileNotFoundError | PermissionError) and not broken
+    """Whether another attempt would be useless."""
+    if isinstance(error, FileNotFoundError):
+        return _status(error) in (401, 403, *_MISSING)
+    return isinstance(error, PermissionError | NotImplementedError)
 
 
 class _Reader(io.RawIOBase):
@@ -165,9 +185,9 @@ class _Reader(io.RawIOBase):
 
     def __init__(self, remote: RemotePath) -> None:
         """Raises CorpusError if there is no such file."""
-        self._remote, self._position, self._block, self._checked_at = remote, 0, _BLOCK, 0
-        self._version = remote.tried(remote.version, most_waits=2)
+        self._remote, self._position, self._block, self._checked_at, self._failed_at = remote, 0, _BLOCK, 0, 0
         self._file: Any = None
+        self._version = remote.tried(remote.version, most_waits=2)
         self._size: int | None = self._version["size"]
         self._by_range = self._size is not None  # whether the server can begin anywhere: some of HTTP cannot
 
@@ -193,9 +213,9 @@ class _Reader(io.RawIOBase):
         super().close()
 
     def _disconnect(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     def _read(self, most: int) -> bytes:
         """Read some bytes; none at the end. Raises errors of the backend, after which the next call connects again."""
@@ -208,10 +228,13 @@ class _Reader(io.RawIOBase):
             if not content:
                 self._check_version()
         except Exception as error:
-            if self._remote.url.startswith("http") and isinstance(error, ValueError):
+            if self._remote.url.startswith("http") and type(error) is ValueError:
                 self._by_range = False  # fsspec found out that the server cannot begin anywhere
+            # Smaller requests while the connection breaks often, larger ones when it has become better.
+            is_better = self._position - self._failed_at > 16 * self._block
+            self._block = min(_BLOCK, max(_LEAST_BLOCK, self._block * 2 if is_better else self._block // 2))
+            self._failed_at = self._position
             self._disconnect()
-            self._block = max(_LEAST_BLOCK, self._block // 2)
             raise
         return content
 

@@ -95,7 +95,8 @@ class LineProgress:
         return f"{shown_done} of {self._num_lines:,} {self._unit}, {rate:,.1f} a second{left}"
 
 
-_SECRET = re.compile(r"://.*:.*@|https?://.*\?.*")  # a password, or a query that may be a signature
+# A token, a password, or a query that may be a signature.
+_SECRET = re.compile(r"://[^/\s]*@|://\S*:\S*@|https?://\S*\?\S*")
 
 
 def hidden(text: str) -> str:

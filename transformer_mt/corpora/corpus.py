@@ -132,7 +132,7 @@ def _check_regular(paths: Iterable[Place]) -> None:
 def parallel_files(prefix: str, source: str, target: str) -> list[tuple[Place, Place]]:
     """Return the files PREFIX.source and PREFIX.target, or all pairs of a pattern. Raises CorpusError."""
     named = [f"{prefix}.{language}{ending}" for language in (source, target) for ending in ("", *COMPRESSED)]
-    is_pattern = _PATTERN.search(prefix) is not None and not any(Path(name).is_file() for name in named)
+    is_pattern = _PATTERN.search(prefix) is not None and not any(place(name).exists() for name in named)
     sides = [_matches(prefix, language, is_pattern) for language in (source, target)]
     for language, found in zip((source, target), sides, strict=True):
         if not found:

@@ -30,7 +30,7 @@ class Linear(nn.Linear):
 
 
 def parts(linear: nn.Linear, rows: slice | None = None) -> tuple[Tensor, ...]:
-    """Weight and bias, and both rounded inside of `rounded_weights`; only these rows."""
+    """Weight and bias; inside `rounded_weights` also their rounded copies. `rows` chooses rows of the weight."""
     whole = (linear.weight, linear.bias, *(linear.rounded if isinstance(linear, Linear) else ()))
     return whole if rows is None else tuple(part[rows] for part in whole)
 

@@ -35,7 +35,7 @@ def _kernel(gradient, output, cut, sums, num_rows, width, ROWS: tl.constexpr, BL
 @triton_op("transformer_mt::relu_gradient", mutates_args=())
 def relu_gradient_parts(gradient_NF: Tensor, output_NF: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient where the output is not 0, NF, and its sums over the rows of each program, fp32 PF."""
-    gradient_NF = gradient_NF.contiguous()
+    gradient_NF, output_NF = gradient_NF.contiguous(), output_NF.contiguous()
     num_rows, width = gradient_NF.shape
     programs = max(1, min(PROGRAMS, triton.cdiv(num_rows, ROWS)))
     cut_NF, sums_PF = empty_like(gradient_NF), gradient_NF.new_empty(programs, width, dtype=float32)

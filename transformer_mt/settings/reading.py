@@ -99,7 +99,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
     where = {key: f"{path}:{line}" for key, line in lines.items()}
     for override in overrides:
         place = f"override {cut(hidden(override), 200)}"
-        key, value = _override(override, section)
+        key, value = _override(override, section, place)
         _assign(values, key, value)
         # Values below this key were replaced together with it.
         where = {at: place for at, place in where.items() if at[: len(key)] != key}
@@ -156,20 +156,21 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _override(override: str, section: str | None) -> tuple[tuple[str, ...], Any]:
+def _override(override: str, section: str | None, place: str) -> tuple[tuple[str, ...], Any]:
     key, equals, text = override.partition("=")
     if not equals or not key:
         example = {"decoding": "beam_size=5", "averaging": "choose=best"}.get(section or "", "training.max_steps=200")
-        raise ConfigError(f"{cut(override, 200)}: is not a setting; write key=value, as in {example}")
+        raise ConfigError(f"{place.removeprefix('override ')}: is not a setting; write key=value, as in {example}")
     path = tuple(key.split("."))
     if section and len(path) == 1 and key not in Config.model_fields:
         path = (section, *path)
     if section and path[0] != section and (len(path) > 1 or path[0] in SECTIONS):
-        raise ConfigError(f"override {cut(override, 200)}: this command takes only settings of {section}; leave it out")
-    value = parse_yaml(text, f"override {cut(override, 200)}")[0]
+        raise ConfigError(f"{place}: this command takes only settings of {section}; leave it out")
+    value = parse_yaml(text, place)[0]
     if isinstance(value, str) and len(text.strip().splitlines()) > 1:
         raise ConfigError(
-            f"override {cut(repr(override), 200)}: contains a line break, which YAML would turn into a space; remove it"
+            f"override {cut(repr(hidden(override)), 200)}: contains a line break, which YAML would turn into a space; "
+            "remove it"
         )
     return path, value
 
@@ -204,7 +205,7 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
             return f"{[place, *likely][-1]}: {key + ': ' if key else ''}{message}"
     if path[-1:] == ("[key]",):
         return f"{place}: {'.'.join(path[:-2])}: '{cut(path[-2])}' is not allowed as a name; {_rule(error, path)}"
-    return f"{place}: {key} is {cut(repr(value))}; {_rule(error, path)}"
+    return f"{place}: {key} is {cut(hidden(repr(value)))}; {_rule(error, path)}"
 
 
 def _rule(error: ErrorDetails, path: tuple[str, ...]) -> str:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import fields
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from transformer_mt import end_at_once
 from transformer_mt.base import remote
@@ -19,7 +19,6 @@ from transformer_mt.base.errors import ConfigError, UserError
 from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import cut
 from transformer_mt.marian.marian_directory import as_model_dir
-from transformer_mt.storage.files import replacing
 
 if TYPE_CHECKING:
     from transformer_mt.decoding.loading import EngineOptions
@@ -173,11 +172,6 @@ def place(text: str) -> remote.Place:
         return remote.place(text)
     except UserError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def replaced(path: remote.Place, durable: bool = False) -> AbstractContextManager[BinaryIO]:
-    """Open a file for writing that becomes `path` at the end: see `replacing` and `RemotePath.replaced`."""
-    return path.replaced() if isinstance(path, remote.RemotePath) else replacing(path, durable=durable)
 
 
 def check_settings(arguments: Sequence[str], example: str, advice: str) -> None:

@@ -24,8 +24,8 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.checksums import EXPORT_FILES, read_sums
 from transformer_mt.storage.claims import POLL, Claims
-from transformer_mt.storage.files import is_stream, replaceable, writing_to
-from transformer_mt.terminal.cli import engine_options, model_dirs, replaced
+from transformer_mt.storage.files import is_stream, replaceable, replacing, writing_to
+from transformer_mt.terminal.cli import engine_options, model_dirs
 from transformer_mt.terminal.line_input import open_lines
 from transformer_mt.terminal.output_parts import DONE, ONCE, RECORD, OutputParts, checksum
 from transformer_mt.terminal.translation_output import (
@@ -71,12 +71,9 @@ def is_file_to_file(arguments: Namespace) -> bool:
 
 def translate_file(arguments: Namespace) -> int:
     """Translate --input into --output, together with all other processes that do. Returns the exit status."""
-    output = arguments.output  # an error now is better than one after the last line
-    if isinstance(output, RemotePath):
-        output.check_writable()
-    else:
-        with writing_to(output):
-            replaceable(output)
+    if not isinstance(arguments.output, RemotePath):
+        with writing_to(arguments.output):
+            replaceable(arguments.output)  # an error now is better than one after the last line
     return _FileTranslation(arguments).run()
 
 
@@ -257,7 +254,8 @@ class _FileTranslation:
     def _joined(self, job: _Job) -> TranslationSummary:
         """Write all parts to the output, and record that it is complete. Returns the summary of all parts."""
         summary = TranslationSummary()
-        with replaced(self.arguments.output, durable=True) as output:
+        path = self.arguments.output
+        with path.replaced() if isinstance(path, RemotePath) else replacing(path, durable=True) as output:
             for number in range(len(job.digests)):
                 summary.add_counts(self._counts(job, number, output))
         self.parts.write_record(self.record | {DONE: job.digest, ONCE: self.arguments.once})

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import BinaryIO, TypeVar
 
 from transformer_mt.base.errors import CorpusError, UserError
-from transformer_mt.base.remote import Place
+from transformer_mt.base.remote import Place, RemotePath
 from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.corpora.text_files import (
     InvalidText,
@@ -117,7 +117,7 @@ def open_lines(path: Place | None, errors: InvalidText, buffer_lines: int) -> Li
     if path is not None and not path.is_file():
         return LineInput(arriving_blocks(read_lines(path, errors), buffer_lines))
     if path is not None:
-        num_lines = None if is_compressed(path) else survey(path).num_lines
+        num_lines = None if is_compressed(path) or isinstance(path, RemotePath) else survey(path).num_lines
         return LineInput(blocks(read_lines(path, errors), buffer_lines), is_file=True, num_lines=num_lines)
     file = _standard_input()
     if file.isatty():

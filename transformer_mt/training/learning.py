@@ -71,7 +71,7 @@ class BatchLoss(nn.Module):
     def forward(self, batch: MicroBatch) -> LossSums:
         batch = batch.to(self.device.torch_device)
         features = self.compiled or self.model.features
-        # A GPU rounds all weights together; those of other ranks are not there yet.
+        # A GPU rounds all weights together. With FSDP, this rank does not have those of other ranks here.
         is_half = self.device.torch_device.type == "cuda" and self.device.dtype != torch.float32
         with rounded_weights(self.model, self.device.dtype) if is_half and not is_sharded(self) else nullcontext():
             features_ND, labels_N = features_and_labels(self.model, features, batch, self.device)
