@@ -18,6 +18,10 @@
 
 set -euo pipefail
 : "${1:?give a model: sbatch … scripts/slurm_translate.sh MODEL_DIR --input FILE --output FILE}"
+if [[ ${SLURM_JOB_NUM_NODES:-1} -gt 1 ]]; then
+    echo "error: this script uses one node; for more, submit an array: sbatch --array 1-16 --gpus 1 …" >&2
+    exit 2
+fi
 : "${SLURM_JOB_ID:?submit this script by sbatch, as its first lines say}"
 
 # In the background, because bash delays a trap until a foreground command ends.

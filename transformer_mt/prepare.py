@@ -168,7 +168,7 @@ def prepare(config: Config, num_workers: int = 1) -> None:
         with hold_data_dir(directory, splits.values()):
             if _is_done(directory, config, digests):  # another process may have just finished it
                 return
-            claims = _begun(stack, directory, config, digests)
+            claims = _begun(stack, directory, config, digests, existing)
             with claims.alone(claims.directory / "begin"):
                 if (prepared := read_prepared(directory)) is not None:
                     _begin_to_add(prepared, config, digests)
@@ -183,19 +183,24 @@ def prepare(config: Config, num_workers: int = 1) -> None:
                 if not _is_done(directory, config, digests):
                     fill_data_dir(plan, maker, records)
         except CorpusError:
-            # Another process has removed what this one still wrote, after it had finished.
-            if not _is_done(directory, config, digests):
-                raise
+            # Another process may have finished, and then removed what this one still wrote.
+            with hold_data_dir(directory, splits.values()):
+                if not _is_done(directory, config, digests):
+                    raise
 
 
-def _begun(stack: ExitStack, directory: Path, config: Config, digests: dict[str, str]) -> Claims:
+def _begun(
+    stack: ExitStack, directory: Path, config: Config, digests: dict[str, str], existing: Tokenizer | None
+) -> Claims:
     """Return the claims of this process. Raises DirectoryError if another process prepares other data here."""
-    digest = fingerprint(config.corpus, config.filters, config.tokenizer, config.training.modifiers, *digests.values())
+    tokenizer = existing.digest if existing else ""
+    sections = config.corpus, config.filters, config.tokenizer, config.training.modifiers
+    digest = fingerprint(*sections, tokenizer, *digests.values())
     claims = Claims(directory / "train", f"{digest} {config.model.max_positions}")
     with writing(claims.directory):
         claims.directory.mkdir(exist_ok=True)
     stack.enter_context(claims)
-    if claims.others() - {claims.work}:
+    if claims.rivals():
         raise DirectoryError(f"{directory}: another process prepares other data here; wait, or choose another data_dir")
     return claims
 

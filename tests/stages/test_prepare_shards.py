@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from pathlib import Path
 from types import ModuleType
 
@@ -334,6 +335,7 @@ def test_a_worker_that_is_killed_is_named(config: Path, tmp_path: Path, monkeypa
             os.kill(children(os.getpid())[-1], signal.SIGKILL)
         return found
 
+    resource_tracker.ensure_running()  # a process that Python starts once, and keeps
     before = set(children(os.getpid()))
     monkeypatch.setattr(Workers, "_submit", killing)
     with pytest.raises(UserError, match=message("worker-killed")):

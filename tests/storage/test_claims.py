@@ -61,6 +61,12 @@ def child(work):
     return process
 
 
+def make_young(directory):
+    """By the clock of the disk, which does not stand still, no sign is older than one that is made now."""
+    for sign in directory.glob(claims._SIGN):
+        os.utime(sign, (time.time() + 1000,) * 2)
+
+
 def kill(process):
     CHILDREN.remove(process)
     os.kill(process, signal.SIGKILL)
@@ -111,20 +117,21 @@ def test_after_an_error_nothing_is_claimed(tmp_path):
 def test_of_a_worker_that_is_killed_others_on_the_machine_take_the_part_at_once(tmp_path, clock):
     process = claiming(tmp_path, "part")
     with Claims(tmp_path) as own:
-        assert not own.take(tmp_path / "part") and own.others() == {""}
+        assert not own.take(tmp_path / "part") and len(own.others()) == 1
         kill(process)
-        assert own.take(tmp_path / "part") and own.others() == set()
+        assert own.take(tmp_path / "part") and own.others() == []
 
 
 @pytest.mark.usefixtures("without_locks")
 def test_without_locks_they_take_it_when_the_lease_is_over(tmp_path, clock):
     process = claiming(tmp_path, "part")
     kill(process)
+    make_young(tmp_path)
     with Claims(tmp_path) as own:
         for _ in range(2):
-            assert not own.take(tmp_path / "part") and own.others() == {""}
+            assert not own.take(tmp_path / "part") and len(own.others()) == 1
             clock.now += claims.LEASE * 0.6
-        assert own.take(tmp_path / "part") and own.others() == set()
+        assert own.take(tmp_path / "part") and own.others() == []
 
 
 @pytest.mark.usefixtures("without_locks")
@@ -153,6 +160,7 @@ def test_a_worker_that_lives_keeps_its_part(tmp_path, clock, monkeypatch, locks)
 def test_a_worker_that_hangs_loses_its_part_and_takes_nothing_from_others_when_it_goes_on(tmp_path, clock):
     process, part = claiming(tmp_path, "part"), tmp_path / "part"
     os.kill(process, signal.SIGSTOP)
+    make_young(tmp_path)
     with Claims(tmp_path) as own, Claims(tmp_path) as third:
         assert not own.take(part)
         clock.now += claims.LEASE * 0.9
@@ -166,10 +174,40 @@ def test_a_worker_that_hangs_loses_its_part_and_takes_nothing_from_others_when_i
         until(lambda: all(map(own._lives, tmp_path.glob(claims._SIGN))))
 
 
-def test_others_are_told_apart_by_their_work(tmp_path):
-    with Claims(tmp_path, "work of a kind") as first, Claims(tmp_path) as second, Claims(tmp_path, "x"):
-        assert first.others() == {"", "x"} and second.others() == {"work of a kind", "x"}
-    assert first.others() == set()
+def test_workers_with_the_same_work_are_no_rivals(tmp_path):
+    with Claims(tmp_path, "work of a kind") as first, Claims(tmp_path, "work of a kind"):
+        assert not first.rivals()
+        with Claims(tmp_path, "x") as third:
+            assert first.rivals() and third.rivals()
+        assert not first.rivals()
+
+
+@pytest.mark.parametrize("content", [b"", b"another machine 000000007 x"])
+def test_the_sign_of_a_worker_that_died_elsewhere_is_no_rival(tmp_path, monkeypatch, content):
+    monkeypatch.setattr(claims, "LEASE", 4.0)
+    (tmp_path / claims._SIGN.replace("*", "dead")).write_bytes(content)
+    with Claims(tmp_path, "work") as own:
+        assert not own.rivals()
+
+
+def test_a_worker_that_lives_elsewhere_is_a_rival(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "LEASE", 4.0)
+    monkeypatch.setattr(claims, "_machine", lambda: "another machine")
+    with Claims(tmp_path, "x"):
+        monkeypatch.setattr(claims, "_machine", lambda: "this machine")
+        with Claims(tmp_path, "work") as own:
+            assert own.rivals()
+
+
+def test_an_old_sign_is_dead_at_first_sight(tmp_path):
+    sign = tmp_path / claims._SIGN.replace("*", "dead")
+    sign.write_bytes(b"another machine 000000007 work")
+    with Claims(tmp_path, "work") as own:
+        assert own.others() == [sign]
+    before = time.time() - claims.LEASE
+    os.utime(sign, (before, before))
+    with Claims(tmp_path, "work") as own:
+        assert own.others() == []
 
 
 def test_a_directory_that_cannot_be_written_is_named(tmp_path):

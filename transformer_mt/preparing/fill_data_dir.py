@@ -44,7 +44,7 @@ OWNER = Owner("prepare", "prepares data here", "choose another data_dir")
 
 @contextmanager
 def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None]:
-    """Make a data_dir, or reuse one that a killed process left. Wait until no other process changes more than shards.
+    """Make a data_dir, or reuse one that a killed process left, for steps that only one process does. Others wait.
 
     Raises ConfigError if it cannot be made; CorpusError or DirectoryError if the program could overwrite a file of the
     user.

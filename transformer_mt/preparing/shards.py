@@ -253,7 +253,7 @@ def discard(shard: Path) -> None:
     """Remove a shard in one step, as far as others see. Raises OSError, also if another process has just done so."""
     partial = shard.with_name(own_name(f"{shard.name}{uuid4().hex}"))
     os.rename(shard, partial)
-    shutil.rmtree(partial)
+    shutil.rmtree(partial, ignore_errors=True)
 
 
 def shard_name(number: int) -> str:
@@ -319,9 +319,14 @@ class ShardWriter:
             try:
                 os.rename(self._partial, self.shard)
             except OSError:
-                if read_record(self.shard, self.key) != record:
-                    raise
-                self.abandon()
+                match read_record(self.shard, self.key):
+                    case None:  # it is outdated
+                        discard(self.shard)
+                        os.rename(self._partial, self.shard)
+                    case same if same == record:
+                        self.abandon()
+                    case _:
+                        raise
         return record
 
     def abandon(self) -> None:

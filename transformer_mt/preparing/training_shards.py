@@ -101,14 +101,14 @@ class ShardMaker:
     claims: Claims
 
     def begin(self, corpora: Sequence[TrainingCorpus]) -> None:
-        """Remove outdated shards and corpora, and the remains of killed processes. No other process may make shards."""
+        """Remove outdated shards and corpora. No other process may make shards, but one that hung may go on later."""
         with writing(self.directory):
             _remove_all_but(self.directory, {INDEX, *(corpus.name for corpus in corpora)}, keeps_own=True)
             for corpus in corpora:
                 if (directory := self.directory / corpus.name).exists():
                     shards = [path for path in directory.iterdir() if path.name.isdecimal()]
                     fit = {path.name for path in shards if read_record(path, self.key(corpus, int(path.name)))}
-                    _remove_all_but(directory, fit)
+                    _remove_all_but(directory, fit, keeps_own=True)
 
     def key(self, corpus: TrainingCorpus, number: int) -> str:
         """Return a hash of everything on which a shard depends."""
@@ -133,8 +133,12 @@ class _CorpusShards:
 
         Raises UserError.
         """
-        found = map(self._found, range(len(list(self.directory.glob("[0-9]*")))))
+        found = [self._found(number) for number in range(len(list(self.directory.glob("[0-9]*"))))]
         complete = [*self.records.values()] or [record for record in found if record is not None]
+        if not self.records and complete == found and found[-1:] and complete[-1].is_last:
+            self._texts = {number: (record.read, record.text) for number, record in enumerate(complete)}
+            self._num_shards = len(complete)
+            return
         num_read, name = sum(record.read for record in complete), self.corpus.name
         if complete and not self.records:
             done = counted(len(complete), "shard")
@@ -164,7 +168,7 @@ class _CorpusShards:
                 name = self.corpus.name
                 print(f"{name}: the text had changed during reading, so shard {number} is made again", flush=True)
             if record is not None:
-                with suppress(FileNotFoundError), writing(shard):
+                with writing(shard), suppress(FileNotFoundError):
                     discard(shard)
             yield shard
 
@@ -257,7 +261,7 @@ def write_training_set(maker: ShardMaker, records: Records) -> TrainingSet:
     with writing(directory):
         for name, of_corpus in records.items():
             _remove_all_but(directory / name, {shard_name(number) for number in range(len(of_corpus))})
-        _remove_all_but(directory, {*records, INDEX})
+        _remove_all_but(directory, {*records, INDEX, *maker.claims.needed()})
     paths = [f"{name}/{shard_name(number)}" for name in records for number in range(len(records[name]))]
     duplicates = [np.empty(0, np.int64)] * len(paths)
     if maker.with_keys:
@@ -303,7 +307,7 @@ def _write_lists(
 
 
 def _remove_all_but(directory: Path, names: set[str], keeps_own: bool = False) -> None:
-    """Remove outdated shards and corpora, and the remains of killed processes; with `keeps_own`, not their claims."""
+    """Remove outdated shards and corpora, and without `keeps_own` also the remains of killed processes."""
     for path in sorted(directory.iterdir()):
-        if path.name not in names and not (keeps_own and path.name.endswith(OWN_SUFFIX) and path.is_file()):
+        if path.name not in names and not (keeps_own and path.name.endswith(OWN_SUFFIX)):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -15,8 +15,9 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Self
 
 from transformer_mt.base.system import lock
 from transformer_mt.storage.files import own_name, writing_to
@@ -30,7 +31,7 @@ class Claims:
     """What this worker has claimed, and what it knows of the others. It is a context; at its end nothing is claimed."""
 
     def __init__(self, directory: Path, work: str = "") -> None:
-        """The signs of all workers are in the `directory`. `work` tells them apart (see `others`)."""
+        """The signs of all workers are in the `directory`. `work` says what a worker makes (see `rivals`)."""
         self.directory, self.work = directory, work
         self._machine = ""
         self._sign = directory / _SIGN.replace("*", uuid.uuid4().hex)
@@ -41,10 +42,15 @@ class Claims:
     def __enter__(self) -> Self:
         """Raises UserError if the sign cannot be written."""
         with writing_to(self._sign):
-            file = self._sign.open("xb")
-            works = lock(file.fileno()) and _is_locked(self._sign)
-            self._machine = _machine() if works else ""
-            self._write(file, 0)
+            file = self._sign.open("xb", buffering=0)
+            try:
+                works = lock(file.fileno()) and _is_locked(self._sign)
+                self._machine = _machine() if works else ""
+                self._write(file, 0)
+            except OSError:
+                file.close()
+                self._sign.unlink()
+                raise
         self._thread = threading.Thread(target=self._renew, args=(file,), daemon=True)
         self._thread.start()
         return self
@@ -75,6 +81,9 @@ class Claims:
         except FileExistsError:
             return False
         except OSError:
+            with suppress(OSError):
+                if not claim.read_text():  # the disk is full
+                    claim.unlink()
             return True
         self._held.add(part)
         return True
@@ -96,24 +105,45 @@ class Claims:
         finally:
             self.give_back(step)
 
-    def others(self) -> set[str]:
-        """Return the `work` of each other worker that seems to live."""
-        signs = [sign for sign in self.directory.glob(_SIGN) if sign != self._sign and self._lives(sign)]
-        return {b" ".join(self._seen[sign][0].split(b" ")[2:]).decode() for sign in signs}
+    def others(self) -> list[Path]:
+        """Return the sign of each other worker that seems to live."""
+        return [sign for sign in self.directory.glob(_SIGN) if sign != self._sign and self._lives(sign)]
+
+    def needed(self) -> set[str]:
+        """Return the names of the files in the directory that this worker, and others that live, still need."""
+        return {path.name for path in (self._sign, *self.others(), *map(_claim, self._held))}
+
+    def rivals(self) -> bool:
+        """Whether a worker with another `work` lives. Waits until it shows that, or has missed the time to show it."""
+        first, until = dict[Path, bytes](), time.monotonic() + LEASE / 4
+        while True:
+            found = {sign: self._seen[sign][0] for sign in self.others()}
+            found = {sign: content for sign, content in found.items() if _work_in(content) != self.work}
+            first = found | first
+            for sign, content in found.items():
+                is_near = self._machine and content.startswith(self._machine.encode())  # then the lock has decided
+                if content and (is_near or content != first[sign]):
+                    return True
+            if not found or time.monotonic() > until:
+                return False
+            time.sleep(POLL)
 
     def _lives(self, sign: Path) -> bool:
         now = time.monotonic()  # before the file is read: if this process hangs in between, the file is not older
         try:
             content = sign.read_bytes()
+            if sign not in self._seen:
+                age = self._sign.stat().st_mtime - sign.stat().st_mtime  # both by the clock of the disk
+                self._seen[sign] = content, now - max(0.0, age)
         except FileNotFoundError:
             return False
-        if sign not in self._seen or self._seen[sign][0] != content:
+        if self._seen[sign][0] != content:
             self._seen[sign] = content, now
         if self._machine and content.startswith(self._machine.encode()) and not _is_locked(sign):
             return False
         return now - self._seen[sign][1] < LEASE
 
-    def _renew(self, file: BinaryIO) -> None:
+    def _renew(self, file: FileIO) -> None:
         """Show that this worker lives, until it ends. Where the disk is full, another can only take its claims over."""
         count = 0
         with file:
@@ -122,10 +152,9 @@ class Claims:
                 with suppress(OSError):
                     self._write(file, count)
 
-    def _write(self, file: BinaryIO, count: int) -> None:
+    def _write(self, file: FileIO, count: int) -> None:
         file.seek(0)
         file.write(f"{self._machine} {count:09} {self.work}".encode())
-        file.flush()
         os.fsync(file.fileno())  # a network file system would show it to other machines only when the file is closed
 
 
@@ -134,9 +163,18 @@ def _claim(part: Path) -> Path:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a process has locked a file; False if the file system has no locks."""
-    with path.open("r+b") as file:
-        return not lock(file.fileno())
+    """Whether a process has locked a file; False if the file system has no locks, or the file is gone."""
+    try:
+        with path.open("r+b") as file:
+            return not lock(file.fileno())
+    except FileNotFoundError:
+        return False
+    except OSError:  # of another user, for example: then the lease decides
+        return True
+
+
+def _work_in(sign: bytes) -> str:
+    return b" ".join(sign.split(b" ")[2:]).decode()
 
 
 def _machine() -> str:

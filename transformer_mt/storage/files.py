@@ -147,7 +147,7 @@ def open_locked(path: Path, patience: float) -> int | None:
         if not is_free:
             if time.monotonic() >= until:
                 return None
-            time.sleep(0.02)
+            time.sleep(0.02 if patience < 60 else 0.5)
 
 
 def target_of(path: Path) -> Path:

@@ -1,7 +1,9 @@
 """Makes and locks directories that belong to one stage, and never uses one that the stage did not make."""
 
+import math
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -63,7 +65,11 @@ def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: fl
             while True:
                 directory.mkdir(parents=True, exist_ok=True)
                 with suppress(FileNotFoundError):  # its owner has just deleted it
-                    descriptor = open_locked(directory / LOCK, patience)
+                    descriptor = open_locked(directory / LOCK, 0)
+                    if descriptor is None and patience:
+                        if patience == math.inf:
+                            print(f"{directory}: waiting, while another process {owner.doing}", file=sys.stderr)
+                        descriptor = open_locked(directory / LOCK, patience)
                     break
             if descriptor is not None:
                 stack.callback(os.close, descriptor)

@@ -96,15 +96,17 @@ class _FileTranslation:
         """Translate parts until the output is complete. Returns the exit status. Raises UserError."""
         with ExitStack() as stack:
             with self.parts.locked():
+                self.claims = Claims(self.parts.directory, checksum(repr(self.settings).encode()).decode())
                 stack.callback(self._tidy)
-                self.claims = stack.enter_context(Claims(self.parts.directory))
+                stack.enter_context(self.claims)
                 self.output_before = self._output()
-                self.record = self._begun()
+                with self.claims.alone(self.parts.path(0).with_name("begin")):
+                    self.record = self._begun()
             job = self._job()
             while DONE in self.record:
                 if self.record[DONE] == job.digest and self.output_before is not None:
-                    again = f"; to translate it again, delete the directory {self.parts.directory}"
-                    self._print(f"{self.arguments.output} is already complete{again if self.record.get(ONCE) else ''}")
+                    again = f"to translate it again, delete the directory {self.parts.directory}"
+                    self._print(f"{self.arguments.output} is already complete; {again}")
                     return 0
                 with self.parts.locked():
                     self.record = self._begun(outdated=self.record)
@@ -120,9 +122,10 @@ class _FileTranslation:
         return 0
 
     def _tidy(self) -> None:
-        if self.parts.directory.exists():
-            with self.parts.locked():
-                self.parts.tidy(bool(self.claims.others()))
+        with suppress(DirectoryError):  # another process has had the lock for long: it tidies up, too
+            if self.parts.directory.exists():
+                with self.parts.locked(patience=10.0):
+                    self.parts.tidy(bool(self.claims.others()))
 
     def _output(self) -> Any:
         """Return what changes when a process replaces the output; None if there is none."""
@@ -140,17 +143,16 @@ class _FileTranslation:
         A record of a complete output, such as `outdated`, may be replaced. Raises DirectoryError for parts of another
         translation.
         """
-        old, is_needed = dict[str, Any](), bool(self.parts.numbers() or self.claims.others())
-        with nullcontext() if is_needed else suppress(DirectoryError):
+        old, has_parts = dict[str, Any](), bool(self.parts.numbers())
+        with nullcontext() if has_parts else suppress(DirectoryError):
             old = self.parts.record()
-        if DONE in old:
-            changed = old.get("form") != _FORMAT or old["settings"] != self.settings
-            if not changed and old != outdated:
-                return old
-            self.parts.delete_all()
-        elif is_needed:
-            _check(old, self.settings, self.parts)
+        is_ours = old.get("form") == _FORMAT and old["settings"] == self.settings
+        if is_ours and old != outdated:
             return old
+        if DONE in old:
+            self.parts.delete_all()
+        elif has_parts or (old and self.claims.rivals()):
+            _check(old, self.settings, self.parts)
         start = {"form": _FORMAT, "block_lines": self.arguments.buffer_lines, "start": uuid4().hex}
         self.parts.write_record(start | {"settings": self.settings})
         return start | {"settings": self.settings}
@@ -242,6 +244,8 @@ class _FileTranslation:
                 ).encode()
                 if self.arguments.output.suffix == ".gz":  # each part is a member of the .gz, without time and name
                     content = gzip.compress(content, mtime=0)
+                if not self._is_current():  # this process hung, and meanwhile others have completed the output
+                    return
                 self.parts.write(number, {"made_from": self._digest(block), **vars(summary)}, content)
             self.claims.give_back(part)
             self._show(job, progress)

@@ -36,9 +36,12 @@ class OutputParts:
         self._writer = uuid4().hex
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Make or reuse the directory, and wait until no other process changes more there than its own parts."""
-        with hold(self.directory, OWNER, patience=math.inf):
+    def locked(self, patience: float = math.inf) -> Iterator[None]:
+        """Make or reuse the directory, for steps that only one process at a time does. Others wait, in seconds.
+
+        Raises DirectoryError if the patience ends.
+        """
+        with hold(self.directory, OWNER, patience=patience):
             yield
 
     def tidy(self, has_others: bool) -> None:
