@@ -1,6 +1,5 @@
 """Makes and locks directories that belong to one stage, and never uses one that the stage did not make."""
 
-import math
 import os
 import shutil
 import sys
@@ -65,10 +64,9 @@ def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: fl
             while True:
                 directory.mkdir(parents=True, exist_ok=True)
                 with suppress(FileNotFoundError):  # its owner has just deleted it
-                    descriptor = open_locked(directory / LOCK, 0)
-                    if descriptor is None and patience:
-                        if patience == math.inf:
-                            print(f"{directory}: waiting, while another process {owner.doing}", file=sys.stderr)
+                    descriptor = open_locked(directory / LOCK, min(patience, 2.0))
+                    if descriptor is None and patience > 2.0:
+                        print(f"{directory}: waiting, while another process {owner.doing}", file=sys.stderr)
                         descriptor = open_locked(directory / LOCK, patience)
                     break
             if descriptor is not None:
