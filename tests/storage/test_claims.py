@@ -174,6 +174,7 @@ def test_a_worker_that_hangs_loses_its_part_and_takes_nothing_from_others_when_i
         until(lambda: all(map(own._lives, tmp_path.glob(claims._SIGN))))
 
 
+@pytest.mark.thorough
 def test_workers_with_the_same_work_are_no_rivals(tmp_path):
     with Claims(tmp_path, "work of a kind") as first, Claims(tmp_path, "work of a kind"):
         assert not first.rivals()
@@ -182,6 +183,7 @@ def test_workers_with_the_same_work_are_no_rivals(tmp_path):
         assert not first.rivals()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("content", [b"", b"another machine 000000007 x"])
 def test_the_sign_of_a_worker_that_died_elsewhere_is_no_rival(tmp_path, monkeypatch, content):
     monkeypatch.setattr(claims, "LEASE", 4.0)
@@ -190,6 +192,7 @@ def test_the_sign_of_a_worker_that_died_elsewhere_is_no_rival(tmp_path, monkeypa
         assert not own.rivals()
 
 
+@pytest.mark.thorough
 def test_a_worker_that_lives_elsewhere_is_a_rival(tmp_path, monkeypatch):
     monkeypatch.setattr(claims, "LEASE", 4.0)
     monkeypatch.setattr(claims, "_machine", lambda: "another machine")
