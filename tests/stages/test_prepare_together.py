@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from transformer_mt.storage import claims
 from transformer_mt.terminal import cli
 
 LEASE = 1.0
+LEFT = re.compile(r"train/\.(worker-\w+|end\.claim)\.transformer_mt-partial")
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +106,9 @@ def disturbed(tmp_path, monkeypatch, number, disturbances):
         crowd.fill()
         crowd.end()
     assert until_done > 2
-    assert tree(tmp_path / "data") == tree(tmp_path / "alone")
+    # A process that is killed after the data are complete may leave its sign and its claim.
+    found = {name: content for name, content in tree(tmp_path / "data").items() if not LEFT.fullmatch(name)}
+    assert found == tree(tmp_path / "alone")
     assert "Traceback" not in (tmp_path / "said").read_text()
 
 

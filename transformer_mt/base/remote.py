@@ -15,8 +15,6 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, TypeVar
 
-from tqdm import tqdm
-
 from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.base.wording import cut, hidden, without_secret
 
@@ -127,7 +125,7 @@ class RemotePath:
                         "the same command again"
                     ) from error
             if wait >= _LONG_WAIT:
-                tqdm.write(f"{self}: cannot {what} ({reason}); trying again in {wait:.0f} s", file=sys.stderr)
+                print(f"{self}: cannot {what} ({reason}); trying again in {wait:.0f} s", file=sys.stderr)
             time.sleep(wait)
 
     def check_writable(self) -> None:

@@ -72,17 +72,17 @@ class Claims:
         try:
             if part not in self._held:
                 with suppress(FileNotFoundError):
-                    owner = claim.read_text()
+                    owner = claim.read_text(encoding="utf-8")
                     if self._lives(self.directory / Path(owner).name if owner else claim):
                         return False
                     claim.unlink()
-                with claim.open("x") as file:
+                with claim.open("x", encoding="utf-8") as file:
                     file.write(self._sign.name)
         except FileExistsError:
             return False
         except OSError:
             with suppress(OSError):
-                if not claim.read_text():  # the disk is full
+                if not claim.read_text(encoding="utf-8"):  # the disk is full
                     claim.unlink()
             return True
         self._held.add(part)
@@ -92,7 +92,9 @@ class Claims:
         """Delete the claim of this worker, whether the part is complete or not."""
         self._held.discard(part)
         with suppress(OSError):
-            if _claim(part).read_text() == self._sign.name:  # while this process hung, another may have taken it over
+            if (
+                _claim(part).read_text(encoding="utf-8") == self._sign.name
+            ):  # while this process hung, another may have taken it over
                 _claim(part).unlink()
 
     @contextmanager
@@ -110,8 +112,8 @@ class Claims:
         return [sign for sign in self.directory.glob(_SIGN) if sign != self._sign and self._lives(sign)]
 
     def needed(self) -> set[str]:
-        """Return the names of the files in the directory that this worker, and others that live, still need."""
-        return {path.name for path in (self._sign, *self.others(), *map(_claim, self._held))}
+        """Return the names of the files in the directory that this worker still needs."""
+        return {path.name for path in (self._sign, *map(_claim, self._held))}
 
     def rivals(self) -> bool:
         """Whether a worker with another `work` lives. Waits until it shows that, or has missed the time to show it."""
@@ -180,5 +182,5 @@ def _work_in(sign: bytes) -> str:
 def _machine() -> str:
     """Return a name of this machine since its start, for all its containers; empty if it has none."""
     with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     return ""
