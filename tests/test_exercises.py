@@ -44,7 +44,7 @@ def test_each_exercise_has_a_diff():
     assert [diff.stem for diff in DIFFS if f"<!-- diff: {diff.stem} -->" not in page] == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("diff", DIFFS, ids=lambda path: path.stem)
 def test_the_test_of_an_exercise_fails_without_its_solution_and_passes_with_it(diff, project):
     apply(project, diff, "--include=tests/*")

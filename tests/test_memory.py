@@ -36,7 +36,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_products_of_many_shapes_do_not_fill_the_memory():
     ended = subprocess.run([sys.executable, "-c", PRODUCTS], check=True, capture_output=True, text=True, cwd=ROOT)
     assert int(ended.stdout) < 60

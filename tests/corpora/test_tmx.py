@@ -176,7 +176,7 @@ def test_entities_in_attributes_and_deep_nesting_are_refused_in_time(tmp_path: P
         list(memory(tmp_path, unit("<hi>" * 1000 + "</hi>" * 1000, "b")).pairs())
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_memory_of_any_size_is_read_in_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.tmx"
     with path.open("w", encoding="utf-8") as file:

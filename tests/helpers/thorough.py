@@ -1,8 +1,9 @@
-"""What `make test` leaves to `make test-all`: some values of a parameter, and most rows of a full product.
+"""What `make test` leaves to `make test-all` and `make test-slow`: some values of a parameter, most rows of a product.
 
 A mistake shows nearly always in one value, or in two values that meet (Kuhn, Wallace and Gallo: Software Fault
 Interactions and Implications for Software Testing, 2004). Of a full product `make test` therefore runs only a few
-rows, in which every pair of values occurs.
+rows, in which every pair of values occurs, `make test-all` also rows for every three values, and `make test-slow` the
+others.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -24,7 +25,7 @@ def thorough_rows(*rows: tuple[object, ...]) -> list[object]:
 
 
 def pairwise(together: int = 2, **values: Iterable[Hashable]) -> pytest.MarkDecorator:
-    """Run a test with the product of the values of these parameters; what the cover leaves out is thorough."""
+    """Run a test with the product of the values of these parameters; what the cover leaves out is thorough or slow."""
     rows = [dict(zip(values, row, strict=True)) for row in product(*values.values())]
     return pytest.mark.parametrize(
         list(values), [pytest.param(*row.values(), marks=mark) for row, mark in marked(rows, together)]
@@ -42,10 +43,11 @@ def each(parameter: str, rows: Iterable[Row], name: Callable[[Row], str], togeth
 
 
 def marked(rows: Iterable[Row], together: int = 2) -> list[tuple[Row, pytest.MarkDecorator | tuple[()]]]:
-    """Each row, with the mark thorough unless it is in the cover."""
+    """Each row, with the mark thorough unless it is in the cover; slow if not even in that of one more value."""
     rows = list(rows)
-    chosen = cover(rows, together)
-    return [(row, () if row in chosen else pytest.mark.thorough) for row in rows]
+    chosen, more = cover(rows, together), cover(rows, together + 1)
+    rest = {True: pytest.mark.thorough, False: pytest.mark.slow}
+    return [(row, () if row in chosen else rest[row in more]) for row in rows]
 
 
 def cover(rows: Iterable[Row], together: int = 2) -> list[Row]:

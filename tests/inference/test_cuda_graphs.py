@@ -285,7 +285,7 @@ def searched_shapes(model, width, counts):
                 state, alive = state.keep(torch.zeros(going_on, dtype=torch.long)), going_on
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1, *thorough(4)])
 def test_a_test_set_needs_few_graphs_and_takes_memory_once(width, tiny_model):
     captures = []

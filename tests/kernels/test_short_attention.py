@@ -63,7 +63,7 @@ def plain(query_NHK, key_MHK, value_MHK, *others):
     return [mixed_NHK.detach(), *torch.autograd.grad(mixed_NHK, inputs, gradient_NHK.double())]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_TRITON, reason="Triton (in the extra `dev`, and with PyTorch for CUDA) is not installed")
 def test_its_output_and_gradients_are_those_of_the_formula(tmp_path):
     generator = torch.Generator().manual_seed(1)

@@ -160,7 +160,7 @@ def test_batches_by_length_hold_each_sentence_once_longest_first():
     assert timed_decoding.batches_by_length(sentences, 2) == [[2, 4], [0, 3], [1]]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_ctranslate2_and_ours_translate_alike(model_dir, exported, texts, conditions):
     """Each in a process of its own; the second runs CTranslate2 by our command."""
     expected = Translator.load(model_dir, "cpu").translate(texts.source, beam_size=1)

@@ -19,7 +19,7 @@ def text(tmp_path: Path) -> tuple[Path, Path]:
     return paths
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_all_take_part_in_every_round(
     text: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,7 +50,7 @@ def test_only_known_keys(strict):
     assert strict.get("/languages").ok and strict.get("/frontend/settings").json()["keyRequired"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_sighup_reads_the_keys_again(strict):
     path = strict.running.out.with_name("keys.txt")
     before, new = path.read_text(), "f" * 16
@@ -129,7 +129,7 @@ def request_bytes(text: str) -> bytes:
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_clients_that_leave_or_send_nonsense_harm_no_other(server, translator):
     """Half of the clients send part of a request, or other bytes, and leave at any time."""
     drawn = random.Random(7)
@@ -166,7 +166,7 @@ def test_clients_that_leave_or_send_nonsense_harm_no_other(server, translator):
     assert all(line.startswith("{") for line in server.running.err.read_text().splitlines())
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_models_are_replaced_under_requests(server, translator):
     expected, stop, found = translator.translate(SENTENCES[:1])[0], threading.Event(), []
 

@@ -62,7 +62,7 @@ def served(directories, use):
     return asyncio.run(run())
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_copies_of_a_model_share_the_texts_of_a_job_in_order(two_models):
     many, bad = Job(LINES * 3, prefixes=("",) * 36, n_best=2), Job(LINES * 3, prefixes=("Das",))
 
@@ -109,7 +109,7 @@ def texts(found):
     return [[one.text for one in sentence.translations] for of_text in found.texts for sentence in of_text]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_many_jobs_at_once_are_answered_as_one_alone(two_models):
     jobs = [Job(LINES[number : number + 1 + number % 3], n_best=1 + number % 2) for number in range(20)]
 
@@ -127,7 +127,7 @@ def test_many_jobs_at_once_are_answered_as_one_alone(two_models):
     assert isinstance(error, ConfigError)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.05, *(pytest.param(delay, marks=pytest.mark.slow) for delay in (0.0, 0.3, 1.0))])
 def test_jobs_of_a_process_that_dies_are_answered_by_another(delay, two_models, caplog):
     jobs, were_done = [Job(LINES)] * 3, []
@@ -160,7 +160,7 @@ def test_a_job_whose_processes_die_twice_is_given_up_and_later_ones_are_answered
     assert texts(served(two_models[:1], use)) == texts(*expected(two_models[0], SHORT))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_process_that_dies_idle_is_replaced(two_models):
     async def use(model):
         kill_all()
@@ -171,7 +171,7 @@ def test_a_process_that_dies_idle_is_replaced(two_models):
     assert texts(served(two_models[:1], use)) == texts(*expected(two_models[0], SHORT))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_replaced_model_finishes_its_jobs_and_the_new_one_does_the_later_ones(two_models, tmp_path, caplog):
     directory = shutil.copytree(two_models[0], tmp_path / "model")
     job = Job(LINES)

@@ -43,7 +43,7 @@ def test_mistakes_end_the_command(model_dir, tmp_path, capsys):
     assert says(fails(tmp_path / "nothing", "--port", 0), "model-directory-missing", "nothing")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_two_models_of_one_pair_end_the_command(model_dir, capsys):
     status, error = status_and_error(serve.main, model_dir, model_dir, "--port", 0, "--device", "cpu", capsys=capsys)
     assert status == 2 and says(error, "pair-served-twice", "en", "de")

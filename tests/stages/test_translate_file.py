@@ -371,7 +371,7 @@ def test_ranks_need_files(run_stage, model_dir, files, monkeypatch, capsys):
     assert "give --input FILE and --output FILE" in capsys.readouterr().err
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(model_dir, files):
     (files / "in").write_text(CONTENT * 100)
     command = [sys.executable, *map(str, arguments_of(model_dir, files, "out"))]

@@ -226,7 +226,7 @@ def test_a_part_with_other_settings_is_not_joined(files, command, monkeypatch, c
     assert not (files / "out").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_each_process_of_torchrun_needs_its_own_gpu(files, command):
     ranks = start_ranks(2, files / "said", "-m", "transformer_mt.translate", *command("out", "--device", "cuda:0"))
     assert ended(*ranks) == [2, 2]

@@ -131,7 +131,7 @@ def test_two_ranks_make_the_updates_of_one(experiment, tmp_path):
     assert {update["num_batches"] % 2 for update in found["three of them"]["updates"]} == {0, 1}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("sharding", ["none", pytest.param("full", marks=pytest.mark.slow)])
 def test_in_fp16_all_ranks_scale_the_loss_alike_and_skip_together(sharding, experiment, tmp_path):
     """After an update, weights that differ by a rounding of fp32 may differ by one of fp16 in the next product."""
@@ -147,13 +147,13 @@ def test_in_fp16_all_ranks_scale_the_loss_alike_and_skip_together(sharding, expe
     assert_close(found["tensors"], same, "overflow")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_updates_go_on_after_a_validation_in_which_a_rank_had_nothing_to_do(experiment, tmp_path):
     jobs = {"with a validation": Job([*EQUAL, "training.sharding=full"], validates_between=True)}
     assert_equal_updates(2, experiment, jobs, {}, tmp_path)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_two_ranks_make_the_updates_and_the_validation_of_one(experiment, validations, tmp_path):
     found = assert_equal_updates(2, experiment, JOBS, validations, tmp_path)
     sizes = {name: [update["num_batches"] for update in found[name]["updates"]] for name in JOBS}
@@ -255,7 +255,7 @@ def test_what_only_the_second_rank_meets_with_is_said_by_the_first(experiment, t
     assert said(ranks[1]) == ""
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_weights_that_only_the_second_rank_lacks_are_said_by_the_first(experiment, tmp_path):
     train_tiny(experiment, tmp_path / "other", "training.max_steps=1", "training.warmup_steps=1")
     first, missing = checkpoint_path(tmp_path / "other", 1), tmp_path / "missing"

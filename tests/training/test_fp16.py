@@ -59,7 +59,7 @@ def test_a_model_learns_in_fp16_as_in_fp32(optimizer, experiment, tmp_path):
     assert not [key for key in training_at(tmp_path / "fp32", 12) if key.startswith("scaler.")]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "power", "at_least", "end"),
     [("adam", 22, 1, 11), *thorough_rows(("muon", 32, MOST_IN_A_ROW + 1, 22))],
