@@ -64,11 +64,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.format == "text" and is_file_to_file(arguments):
         with cli.sigterm_raised():
             return translate_file(arguments)
-    if isinstance(arguments.output, RemotePath):
-        raise TranslationError(
-            f"--output {arguments.output}: only the lines of --input FILE, which is no pipe, can be written there: an "
-            "error would lose other translations. Name a file on a disk"
-        )
     if torchrun.num_processes() > 1:
         raise TranslationError(
             "torchrun has started several processes, which can only share the lines of a file: give --input FILE and "
@@ -129,7 +124,7 @@ def _translate_document(arguments: argparse.Namespace) -> int:
 
 
 def _check_output(arguments: argparse.Namespace) -> None:
-    """Raises TranslationError if --output would replace an input, or ends like a compression other than .gz."""
+    """Raises TranslationError if --output would replace an input, or cannot have what would be written there."""
     path = arguments.output
     if path is None:
         return
@@ -141,6 +136,11 @@ def _check_output(arguments: argparse.Namespace) -> None:
     inputs = arguments.input, arguments.prefix, arguments.terms
     if isinstance(path, RemotePath):
         path.check_writable()
+        if arguments.format != "text" or not is_file_to_file(arguments):
+            raise TranslationError(
+                f"--output {path}: only the lines of --input FILE, which is no pipe, can be written there: an error "
+                "would lose other translations. Name a file on a disk"
+            )
         would_replace = path in inputs
     else:
         read = [file for file in inputs if isinstance(file, Path) and file.is_file()]

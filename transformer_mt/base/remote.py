@@ -6,7 +6,6 @@ The package fsspec knows the kinds of storage; its backends look for credentials
 import io
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -136,6 +135,8 @@ class RemotePath:
     @contextmanager
     def replaced(self) -> Iterator[BinaryIO]:
         """Open a local file that at the end is sent there, where it appears whole. Raises UserError if that fails."""
+        import tempfile
+
         self.check_writable()
         system, path = self.system
 

@@ -1,7 +1,7 @@
 """Claims: which worker makes which part of a common work. Workers may come, hang or die at any time.
 
-Every worker can make every part, with the same bytes, and a part appears in one step. So a claim only saves time: two
-workers that make the same part do no harm.
+Every worker can make every part, and a part appears in one step. So a claim only saves time: two workers that make the
+same part do no harm.
 
 A worker has a file with a random name, its sign, in which it raises a number every few seconds. A claim is a file that
 names the sign of its worker. Others take the claim over if the sign is gone, or if it has not changed for the time of a

@@ -100,7 +100,7 @@ class _FileTranslation:
                 stack.callback(self._tidy)
                 stack.enter_context(self.claims)
                 self.output_before = self._output()
-                with self.claims.alone(self.parts.path(0).with_name("begin")):
+                with self.claims.alone(self.parts.directory / "begin"):
                     self.record = self._begun()
             job = self._job()
             while DONE in self.record:
