@@ -89,7 +89,7 @@ test: $(READY)  ## run the quick tests, in minutes
 test-all: $(READY)  ## run these and the thorough tests: all properties and combinations, servers, races
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not slow"
 
-test-slow: $(READY)  ## run the tests that train models or kill processes many times, in about an hour
+test-slow: $(READY)  ## run the rest: learning runs, many kills, full products; in more than an hour
 	$(PY) -m pytest -m slow
 
 # In one process, because all tests share the memory of the GPU.
