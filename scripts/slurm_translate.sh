@@ -37,7 +37,9 @@ if kill -0 "$process" 2> /dev/null; then # a signal has ended only the `wait`, n
     wait "$process" || status=$?
 fi
 if [[ $time_is_short && $status -ne 0 ]]; then
-    scontrol requeue "$SLURM_JOB_ID" && exit 0
+    # One task of an array has the number of the whole array as its SLURM_JOB_ID.
+    task=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+    scontrol requeue "${task:-$SLURM_JOB_ID}" && exit 0
     echo "This task cannot be queued again. To resume, submit the same job again"
 fi
 exit "$status"

@@ -150,6 +150,13 @@ def test_a_task_that_translates_is_queued_again_before_the_time_limit(slurm, see
     assert ("submit the same job again" in said) == (requeue == 1)
 
 
+def test_only_its_own_task_of_an_array_is_queued_again(slurm, seen, tmp_path):
+    # In one of the tasks, SLURM_JOB_ID is the number of the array, and would queue all its tasks again.
+    array = {"SLURM_ARRAY_JOB_ID": "4321", "SLURM_ARRAY_TASK_ID": "7", "PYTHON": str(tmp_path / "bin" / "python")}
+    stopped_early(slurm(*ARGUMENTS, stage="translate", runs="yes", **array), seen, "python")
+    assert seen("scontrol") == ["requeue", "4321_7"]
+
+
 @pytest.mark.parametrize(
     ("stage", "arguments", "environment", "message"),
     [
