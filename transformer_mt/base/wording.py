@@ -77,8 +77,7 @@ class LineProgress:
     def reached(self, done: float) -> None:
         """Set the number of lines that are done."""
         if self._bar is not None:
-            shown = round(done, 1)
-            self._bar.n = int(shown) if shown == int(shown) else shown
+            self._bar.n = _shown(done)
             self._bar.update(0)  # redraws the bar, unless it did so a moment ago
         self._done = done
         now = time.monotonic()
@@ -88,11 +87,16 @@ class LineProgress:
 
     def _line(self, done: float, rate: float) -> str:
         """Return a line for a log. `rate` is in lines a second."""
-        shown_done = f"{self._doing}{done:,.1f}".removesuffix(".0")
+        shown_done = f"{self._doing}{_shown(done):,}"
         if self._num_lines is None:
             return f"{shown_done} {self._unit}, {rate:,.1f} a second"
         left = f", {duration((self._num_lines - done) / rate)} left" if rate > 0 else ""
         return f"{shown_done} of {self._num_lines:,} {self._unit}, {rate:,.1f} a second{left}"
+
+
+def _shown(done: float) -> float:
+    """Return a number of lines to print: of a few lines, tenths are worth seeing."""
+    return round(done, 1) if done < 10 and round(done, 1) % 1 else round(done)
 
 
 # A token, a password, or a query that may be a signature.
