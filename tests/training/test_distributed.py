@@ -28,6 +28,7 @@ from helpers.processes import (
 from helpers.rank_results import Job, results, write_results
 from helpers.tiny import poisoned_checkpoint, train_tiny
 from safetensors.torch import load_file
+from torch import nn
 
 from transformer_mt import train
 from transformer_mt.base.errors import CorpusError, RankError, TrainingError
@@ -129,6 +130,45 @@ def test_two_ranks_make_the_updates_of_one(experiment, tmp_path):
     """Over micro-batches some of which are to be split."""
     found = assert_equal_updates(2, experiment, {"three of them": JOBS["three of them"]}, {}, tmp_path)
     assert {update["num_batches"] % 2 for update in found["three of them"]["updates"]} == {0, 1}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("sharding", ["none", "full"])
+def test_messages_in_bf16_round_the_gradients_and_nothing_else(sharding, experiment, tmp_path):
+    own = ["training.message_precision=bf16", f"training.sharding={sharding}"]
+    job = replace(JOBS["three of them"], overrides=[*JOBS["three of them"].overrides, *own])
+    torch.set_num_threads(1)
+    found = results_of_ranks(2, experiment, {"bf16": job}, tmp_path)["bf16"]
+    exact = results(experiment, JOBS["three of them"], Ranks())
+    (first, *later), (expected, *_) = found["updates"], exact["updates"]
+    assert first["loss"] == pytest.approx(expected["loss"], rel=1e-6)
+    norm = expected["gradient_norm"]
+    assert first["gradient_norm"] == pytest.approx(norm, rel=2**-8) and first["gradient_norm"] != pytest.approx(
+        norm, rel=1e-6
+    )
+    assert [each["loss"] for each in later] == pytest.approx([each["loss"] for each in exact["updates"][1:]], rel=2**-8)
+    assert_close(found["tensors"], exact["tensors"], "bf16", 1e-3)
+
+
+def summed_in_bf16(out):
+    """Write this rank's sum of two gradients, one of which only the first rank has."""
+    with all_ranks() as ranks:
+        torch.manual_seed(ranks.rank)
+        parameters = [nn.Parameter(torch.zeros(50, 3)), nn.Parameter(torch.zeros(7))]
+        parameters[0].grad = torch.randn(50, 3)
+        if ranks.is_first:
+            parameters[1].grad = torch.randn(7)
+        own = [torch.zeros_like(each) if each.grad is None else each.grad.clone() for each in parameters]
+        ranks.sum_gradients(parameters, "bf16")
+        torch.save([own, [each.grad for each in parameters]], out / f"{ranks.rank}.pt")
+
+
+def test_all_ranks_get_the_same_sum_of_gradients_in_bf16(tmp_path):
+    work_of_ranks(2, partial(summed_in_bf16, tmp_path))
+    (first, summed), (second, same) = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
+    for one, other, total, equal in zip(first, second, summed, same, strict=True):
+        assert total.dtype == torch.float32 and torch.equal(total, equal)
+        assert torch.equal(total, (one.bfloat16() + other.bfloat16()).float())
 
 
 @pytest.mark.slow

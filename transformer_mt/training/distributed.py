@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MESSAGES = {"fp32": torch.float32, "bf16": torch.bfloat16}  # by training.message_precision
 LOST_CONNECTION = ("Connection closed", "Connection reset", "Timed out waiting", "Broken pipe", "NCCL", "Gloo", "gloo")
 TIMEOUT = timedelta(minutes=10)  # of one collective operation; saving a checkpoint takes less
 ANSWER = timedelta(minutes=1)  # in which a rank that does not hang says so, after another has waited in vain
@@ -71,8 +72,11 @@ class Ranks:
         dist.all_reduce(numbers, dist.ReduceOp.MAX)
         return int(numbers)
 
-    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace each gradient by its sum over all ranks, in one message. FSDP has already summed sharded ones."""
+    def sum_gradients(self, parameters: Iterable[nn.Parameter], precision: str) -> None:
+        """Replace each gradient by its sum over all ranks, in one message.
+
+        `precision` is that of the message. FSDP has already summed sharded gradients.
+        """
         if self.size == 1:
             return
         unsharded = [parameter for parameter in parameters if _sharded(parameter) is None]
@@ -80,7 +84,8 @@ class Ranks:
             return
         # A rank that had no work has no gradients.
         gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in unsharded]
-        summed = self.sum(torch.cat([gradient.flatten() for gradient in gradients]))
+        message = torch.cat([gradient.flatten() for gradient in gradients]).to(MESSAGES[precision])
+        summed = self.sum(message).to(gradients[0].dtype)
         parts = torch.split(summed, [gradient.numel() for gradient in gradients])
         for parameter, part in zip(unsharded, parts, strict=True):
             parameter.grad = part.view_as(parameter)
@@ -191,18 +196,20 @@ def _who_hangs(watch: "dist.ProcessGroup") -> str:
     return "Timed out, but every rank answers"
 
 
-def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: torch.device) -> None:
+def shard(model: nn.Module, units: Iterable[nn.Module], ranks: Ranks, device: torch.device, precision: str) -> None:
     """Give each rank a part of every parameter, gradient and optimizer state (FSDP2; Zhao et al. 2023).
 
-    A unit's parameters are gathered while it runs, all others while `model` runs. Units must run in the given order.
+    The ranks send each other gradients in this `precision`. A unit's parameters are gathered while it runs, all others
+    while `model` runs. Units must run in the given order.
     """
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     # The warning is about changing the output of a unit in place, which nothing here does.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     mesh = init_device_mesh(device.type, (ranks.size,))
-    sharded = [fully_shard(unit, mesh=mesh) for unit in [*units, model]]
+    policy = MixedPrecisionPolicy(reduce_dtype=MESSAGES[precision])
+    sharded = [fully_shard(unit, mesh=mesh, mp_policy=policy) for unit in [*units, model]]
     # The backward pass gathers the previous unit in advance. FSDP would infer it from all forward passes since the last
     # backward pass, including those of a validation. Ranks may make unequal numbers of these, and would wait for ever.
     for former, unit in zip([sharded[0], *sharded], sharded, strict=False):

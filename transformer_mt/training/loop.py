@@ -81,6 +81,7 @@ def one_update(
             clip_norm=settings.clip_norm,
             seeds=(settings.seed, step),
             ranks=ranks,
+            message_precision=settings.message_precision,
         ),
         learner.loss,
         learner.device,

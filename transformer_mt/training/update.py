@@ -64,12 +64,14 @@ def update(
     clip_norm: float,
     seeds: tuple[int, int],
     ranks: Ranks,
+    message_precision: str,
 ) -> Numbers:
     """Change the weights once, by the mean gradient over the `num_labels` real target tokens of all micro-batches.
 
     `loss` returns the LossSums of a micro-batch. The seed of dropout comes from `seeds` (of the run and of the update)
-    and the number of the micro-batch. With several ranks, `batches` are the micro-batches of this rank only. Only in
-    fp16, `scaler` does something: it scales the loss, as small gradients would become 0 (Micikevicius et al. 2018).
+    and the number of the micro-batch. With several ranks, `batches` are the micro-batches of this rank only, and the
+    gradients travel in `message_precision`. Only in fp16, `scaler` does something: it scales the loss, as small
+    gradients would become 0 (Micikevicius et al. 2018).
     """
     parameters = list(loss.parameters())
     sums = torch.zeros(3, device=parameters[0].device)
@@ -82,7 +84,7 @@ def update(
         sums += torch.stack([smoothed.detach(), nll, torch.ones_like(nll)])
 
     # the sum over the ranks
-    ranks.sum_gradients(parameters)
+    ranks.sum_gradients(parameters, message_precision)
     scaler.unscale_(optimizer)
     smoothed, nll, num_batches = ranks.sum(sums)
 

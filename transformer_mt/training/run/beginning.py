@@ -92,7 +92,7 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
             use_own_cache()
     loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, compiled)
     if is_sharded:
-        shard(loss, _units(model), ranks, device.torch_device)
+        shard(loss, _units(model), ranks, device.torch_device, settings.message_precision)
     return Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))
 
 
