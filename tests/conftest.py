@@ -45,8 +45,15 @@ TINY_RNN = {"kind": "rnn", "d_model": 12, "dropout": 0.0, "max_positions": 16}
 TINY_CONVOLUTIONAL = TINY_RNN | {"kind": "convolutional", "encoder_layers": 2, "decoder_layers": 2}
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items):
-    """Tests that need a GPU come last, for a process that has used one cannot fork others that use it."""
+    """Tests that need a GPU come last, for a process that has used one cannot fork others that use it.
+
+    What is thorough in two ways, such as two seldom values that meet, is slow.
+    """
+    for item in items:
+        if len(list(item.iter_markers("thorough"))) > 1:
+            item.add_marker(pytest.mark.slow)
     on_gpu = [item for item in items if item.get_closest_marker("cuda")]
     if not torch.cuda.is_available():
         for item in on_gpu:

@@ -131,7 +131,7 @@ def test_links_of_pages_for_github_lead_to_files(path):
     assert [link for link in links if not (path.parent / link).is_file()] == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_programs_that_import_the_package_get_its_types(tmp_path):
     program = "from transformer_mt import Scorer, Translator\n"
     program += 'translated: int = Translator.load("model").translate(["a"])\n'

@@ -81,6 +81,7 @@ def test_layers_that_pass_sums_in_two_types_are_the_layers(tmp_path):
     assert found[1].abs().max() > 1e-3
 
 
+@pytest.mark.thorough
 def test_dropout_keeps_its_share_and_seed_and_number_decide_which(tmp_path):
     draws = (1, 0), (1, 0), (2**61, 0), (1, 1)
     cases = [norm_case(100, 96, torch.float32, 0.1, *draw) for draw in draws]

@@ -49,7 +49,16 @@ def stopped_at(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("name", ["translate", *thorough(*sorted({*commands.STAGES} - {"translate"}))])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("translate", *thorough("serve", "train")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in sorted({*commands.STAGES} - {"translate", "serve", "train"})
+        ),
+    ],
+)
 def test_control_c_while_a_stage_is_imported_is_130_without_a_traceback(stopped_at, name):
     """The last module is the first that some stages import only when they run."""
     for module in ("transformer_mt.terminal", "argparse", f"transformer_mt.{name}"):
