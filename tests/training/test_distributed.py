@@ -126,6 +126,7 @@ def assert_close(found, expected, name, error=1e-5):
         )
 
 
+@pytest.mark.thorough
 def test_two_ranks_make_the_updates_of_one(experiment, tmp_path):
     """Over micro-batches some of which are to be split."""
     found = assert_equal_updates(2, experiment, {"three of them": JOBS["three of them"]}, {}, tmp_path)
@@ -163,7 +164,6 @@ def summed_in_bf16(out):
         torch.save([own, [each.grad for each in parameters]], out / f"{ranks.rank}.pt")
 
 
-@pytest.mark.thorough
 def test_all_ranks_get_the_same_sum_of_gradients_in_bf16(tmp_path):
     work_of_ranks(2, partial(summed_in_bf16, tmp_path))
     (first, summed), (second, same) = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
