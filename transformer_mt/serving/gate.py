@@ -89,7 +89,9 @@ class Gate:
         try:
             await self.app(scope, self._limited(scope, receive), sending)
         except Exception as error:  # the application has answered already
-            failure = [type(error).__name__, *_places(error)]
+            # Where in the code it was raised. Its message stays out, because it may quote a text.
+            places = traceback.extract_tb(error.__traceback__)
+            failure = [type(error).__name__, *(f"{place.filename}:{place.lineno} {place.name}" for place in places)]
         finally:
             self.measures.handled(scope, status, time.perf_counter() - begun, failure)
 
@@ -113,11 +115,6 @@ class Gate:
             return message
 
         return limited
-
-
-def _places(error: BaseException) -> list[str]:
-    """Where in the code an error was raised. Its message stays out, because it may quote a text."""
-    return [f"{place.filename}:{place.lineno} {place.name}" for place in traceback.extract_tb(error.__traceback__)]
 
 
 _SECONDS = 30.0  # how long the head of a request may be on its way
