@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from transformer_mt.base.languages import has_spaces, split_units
 from transformer_mt.decoding.engine import Wanted
 from transformer_mt.decoding.line_parts import LineCutter, in_one_line
-from transformer_mt.decoding.translation import Translation
+from transformer_mt.decoding.translation import Translation, of_parts
 from transformer_mt.text.protection import Hidden, Protection, numbers_after_filling, without_pieces
 from transformer_mt.text.sentences import MARKS
 
@@ -92,8 +92,7 @@ class _Line:
         """Put the protected texts back into a translation; None if it lacks one of their pieces."""
         if not self.is_protected:
             return replace(found, text=without_pieces(found.text))
-        text = None if self.hidden is None else self.hidden.restored(found.text)
-        if self.hidden is None or text is None:
+        if self.hidden is None or (text := self.hidden.restored(found.text)) is None:
             return None
         if found.alignment is None:
             return replace(found, text=text)
@@ -143,16 +142,7 @@ class _Line:
         # One of the spaces after a tag belongs to the tag.
         around_tag = self.tag[: len(self.tag) - len(self.tag.lstrip())] + self.tag[len(self.tag.rstrip()) + 1 :]
         start, end = around_tag + source[: len(source) - len(source.lstrip())], source[len(source.rstrip()) :]
-        return Translation(
-            in_one_line(start) + " ".join(text.split()) + in_one_line(end),
-            sum(best.score for best in used),
-            sum(best.log_prob for best in used),
-            [piece for best in used for piece in best.pieces],
-            None if used and used[0].alignment is None else pairs,
-            max(1, len(used)),
-            any(best.is_short for best in used),
-            any(best.at_limit for best in used),
-        )
+        return of_parts(used, in_one_line(start) + " ".join(text.split()) + in_one_line(end), pairs)
 
 
 def _units_before(text: str, spaced: bool) -> int:

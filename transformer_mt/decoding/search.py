@@ -54,7 +54,9 @@ def beam_search(
     beam = Beam(torch.full_like(first_AW1, BOS), log_prob_AW, model.start(source_BS, width=1))
     for length in range(1, max(constraints.max_length, default=0) + 1):
         # Continue each hypothesis by one word.
-        best, state = _continued(model, beam, constraints, sentences, length, 2 * decoding.beam_size)
+        log_probs_AWV, state = log_probs(model, beam, constraints, sentences, length)
+        best = model.faster(best_continuations)(log_probs_AWV, beam.log_prob_AW, 2 * decoding.beam_size)
+        del log_probs_AWV  # by far the largest tensor
         *columns, past_AWT = on_host(*best, beam.tokens_AWT)
 
         # Collect the hypotheses that end now, and choose those that stay alive.
@@ -76,17 +78,6 @@ def beam_search(
             beam = Beam(beam.tokens_AWT[rows], beam.log_prob_AW[rows], beam.state.keep(rows))
             sentences, living = [sentences[row] for row in searched], [living[row] for row in searched]
     return [nlargest(decoding.n_best, hypotheses, key=BY_SCORE) for hypotheses in finished]
-
-
-def _continued(
-    model: Seq2Seq, beam: Beam, constraints: Constraints, sentences: list[int], length: int, count: int
-) -> tuple[tuple[Tensor, Tensor, Tensor], DecoderState]:
-    """The best continuations of the beam, and the state that includes its last words. NaN comes first.
-
-    It is a separate function so that the logits, by far the largest tensor, are freed when it returns.
-    """
-    log_probs_AWV, state = log_probs(model, beam, constraints, sentences, length)
-    return model.faster(best_continuations)(log_probs_AWV, beam.log_prob_AW, count), state
 
 
 def log_probs(

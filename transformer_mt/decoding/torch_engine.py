@@ -179,11 +179,10 @@ class TorchEngine(Engine):
             decoding = decoding.model_copy(update={"n_best": decoding.beam_size})
         found = beam_search(model, source_BS, constraints, decoding)
         # Most translations have their terms anyway.
-        with_terms = [(b, sentence.terms) for b, sentence in enumerate(batch) if sentence.terms]
         lacking = [
             b
-            for b, terms in with_terms
-            if not all(has_phrases(each.tokens, terms, self.ends_word) for each in found[b])
+            for b, sentence in enumerate(batch)
+            if sentence.terms and not all(has_phrases(h.tokens, sentence.terms, self.ends_word) for h in found[b])
         ]
         if lacking:
             others = [batch[b] for b in lacking]

@@ -1,7 +1,7 @@
 """A translation of a line, and how the translations of its parts are joined."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from transformer_mt.base.doubts import doubts, numbers
 from transformer_mt.base.languages import split_units
@@ -66,13 +66,19 @@ def joined(
         num_units = len(split_units(text, spaced))
         pairs += [(source, num_units + target) for source, target in part.alignment or []]
         text += (space if text and part.text else "") + part.text
+    whole = of_parts(parts, text, pairs)
+    return replace(whole, score=whole.score / len(parts)) if mean_score else whole
+
+
+def of_parts(parts: Sequence[Translation], text: str, pairs: list[tuple[int, int]]) -> Translation:
+    """Return the translation of a line that was translated in parts; `text` and `pairs` are its text and alignment."""
     return Translation(
         text,
-        sum(part.score for part in parts) / (len(parts) if mean_score else 1),
+        sum(part.score for part in parts),
         sum(part.log_prob for part in parts),
         [piece for part in parts for piece in part.pieces],
-        None if parts[0].alignment is None else pairs,
-        len(parts),
+        None if parts and parts[0].alignment is None else pairs,
+        max(1, len(parts)),
         any(part.is_short for part in parts),
         any(part.at_limit for part in parts),
     )

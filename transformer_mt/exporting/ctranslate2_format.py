@@ -14,6 +14,7 @@ from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
 from ctranslate2.specs.common_spec import Activation, LayerNormSpec, LinearSpec
 from ctranslate2.specs.transformer_spec import FeedForwardSpec, TransformerSpec
 
+from transformer_mt.base.language_names import NAMES
 from transformer_mt.base.languages import BOS, EOS, UNK, short_code
 from transformer_mt.decoding.ctranslate2_engine import search_options
 from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, Trained
@@ -29,13 +30,6 @@ from transformer_mt.version import __version__
 ARGOS_ENDING = ".argosmodel"
 _ARGOS_VERSION = "1.9.0"  # the oldest version that reads this form
 _MODEL_FILES = ("config.json", "model.bin", "shared_vocabulary.json")
-_NAMES = dict(
-    pair.split(":")
-    for pair in "ar:Arabic bg:Bulgarian cs:Czech da:Danish de:German el:Greek en:English es:Spanish et:Estonian "
-    "fi:Finnish fr:French he:Hebrew hi:Hindi hu:Hungarian id:Indonesian is:Icelandic it:Italian ja:Japanese ko:Korean "
-    "lt:Lithuanian lv:Latvian nl:Dutch no:Norwegian pl:Polish pt:Portuguese ro:Romanian ru:Russian sk:Slovak "
-    "sl:Slovenian sv:Swedish th:Thai tr:Turkish uk:Ukrainian vi:Vietnamese zh:Chinese".split()
-)
 
 
 def write(trained: Trained, directory: Path, quantization: str) -> None:
@@ -175,9 +169,9 @@ def pack_argos(directory: Path, trained: Trained, output: Path) -> None:
         "package_version": "1.0",
         "argos_version": _ARGOS_VERSION,
         "from_code": source,
-        "from_name": _NAMES.get(source, source),
+        "from_name": NAMES.get(source, source),
         "to_code": target,
-        "to_name": _NAMES.get(target, target),
+        "to_name": NAMES.get(target, target),
     }
     readme = f"# {metadata['from_name']} to {metadata['to_name']}\n\nMade by transformer_mt {__version__}.\n"
     with replacing(output) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:

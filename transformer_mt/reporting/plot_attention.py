@@ -137,34 +137,22 @@ def heat_maps_of(maps_MTS: FloatArray, titles: Sequence[str], across: int, rows:
     M, T, S = maps_MTS.shape
     down = -(-M // across)
     cell = min(_CELL, _LONGEST_SIDE / max(across * S, down * T))
-    figure = room_for(rows, columns, cell, across, down)
+    # A letter is at most about 0.4 cells wide; the constants are for names and gaps.
+    left, below = (0.7 + 0.4 * cell * max(map(len, side.pieces)) for side in (rows, columns))
+    figure = new_figure(across * (cell * S + left) + 1.0, down * (cell * T + below))
+    points = min(10.0, 0.6 * cell * 72)  # an inch has 72 points
     grid = figure.subplots(down, across, squeeze=False).flatten().tolist()
     for map_TS, title, axes in zip(maps_MTS, titles, grid, strict=False):
         image = axes.imshow(map_TS, cmap="Blues", vmin=0.0, vmax=1.0)
-        name_cells(axes, rows, columns, cell)
-        axes.set_title(title)
+        # parse_math=False, because a piece may be a dollar sign.
+        axes.set_yticks(range(T), rows.pieces, parse_math=False, fontsize=points)
+        axes.set_xticks(range(S), columns.pieces, parse_math=False, fontsize=points, rotation=90)
+        axes.tick_params(length=0)
+        axes.set(title=title, ylabel=rows.name, xlabel=columns.name)
     for axes in grid[M:]:
         axes.remove()
     figure.colorbar(image, ax=grid[:M], shrink=0.5, aspect=15, ticks=[0, 1])
     return figure
-
-
-def room_for(rows: Side, columns: Side, cell: float, across: int = 1, down: int = 1) -> "Figure":
-    """Return a figure large enough for maps with cells of that size (in inches) and their labels."""
-    # A letter is at most about 0.4 cells wide; the constants are for names and gaps.
-    left, below = (0.7 + 0.4 * cell * max(map(len, side.pieces)) for side in (rows, columns))
-    size = across * (cell * len(columns.pieces) + left) + 1.0, down * (cell * len(rows.pieces) + below)
-    return new_figure(*size)
-
-
-def name_cells(axes: "Axes", rows: Side, columns: Side, cell: float) -> None:
-    """Write the pieces beside the rows and below the columns of a map; `cell` is the size of a cell in inches."""
-    points = min(10.0, 0.6 * cell * 72)  # an inch has 72 points
-    # parse_math=False, because a piece may be a dollar sign.
-    axes.set_yticks(range(len(rows.pieces)), rows.pieces, parse_math=False, fontsize=points)
-    axes.set_xticks(range(len(columns.pieces)), columns.pieces, parse_math=False, fontsize=points, rotation=90)
-    axes.tick_params(length=0)
-    axes.set(ylabel=rows.name, xlabel=columns.name)
 
 
 ATTENTION = Command(

@@ -12,9 +12,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from transformer_mt.serving.gate import Gate
+from transformer_mt.serving.gate import Gate, Measures
 from transformer_mt.serving.libretranslate import LibreTranslate
-from transformer_mt.serving.measures import Measures
 from transformer_mt.serving.openapi import openapi
 from transformer_mt.serving.service import Service
 from transformer_mt.serving.v1 import V1

@@ -83,7 +83,7 @@ class Sentence:
     space: str
     """The white space before it in the text, line breaks included."""
     translations: tuple[Found, ...]
-    """At least one, best first."""
+    """Best first; at least one, when the text is translated."""
     target_space: str | None = None
     """The white space before its translation; None: `space`. It differs where a language has no spaces."""
 
@@ -142,17 +142,7 @@ def _document(translator: Translator, decoding: DecodingConfig, job: Job, text: 
     return Sentence(text, "", (Found(translated, math.nan, math.nan, None, (), None),))
 
 
-@dataclass(frozen=True)
-class _Cut:
-    """A sentence that is to be translated."""
-
-    source: str
-    space: str
-    target_space: str | None
-    prefix: str
-
-
-def _cut(text: str, prefix: str, languages: tuple[str, str], by_sentence: bool) -> Iterator[_Cut]:
+def _cut(text: str, prefix: str, languages: tuple[str, str], by_sentence: bool) -> Iterator[tuple[Sentence, str]]:
     """Cut a text into its lines that are not blank, or into their sentences. The first one gets the prefix."""
     space = ""
     for line in text.splitlines(keepends=True):
@@ -165,14 +155,16 @@ def _cut(text: str, prefix: str, languages: tuple[str, str], by_sentence: bool) 
         sentences = split_sentences(core, languages[0]) if cuts_line else [(core, "")]
         for number, (source, after) in enumerate(sentences):
             target_space = space_between(space, languages[1]) if number else space
-            yield _Cut(source, space, None if target_space == space else target_space, prefix)
+            yield Sentence(source, space, (), None if target_space == space else target_space), prefix
             space, prefix = after, ""
         space += line[len(line.rstrip()) :]
     if space or not text:
-        yield _Cut("", space, None, "")
+        yield Sentence("", space, ()), ""
 
 
-def _translated(translator: Translator, decoding: DecodingConfig, job: Job, cut: list[_Cut]) -> Iterator[Sentence]:
+def _translated(
+    translator: Translator, decoding: DecodingConfig, job: Job, cut: list[tuple[Sentence, str]]
+) -> Iterator[Sentence]:
     targets: dict[str, list[str]] = {}
     for source, of_one in job.terms:
         targets.setdefault(source, []).extend(of_one)
@@ -180,17 +172,18 @@ def _translated(translator: Translator, decoding: DecodingConfig, job: Job, cut:
     for start in range(0, len(cut), AT_ONCE):
         now = cut[start : start + AT_ONCE]
         found = translator.translations(
-            [tagged(job.tag, each.source) for each in now],
+            [tagged(job.tag, sentence.source) for sentence, _ in now],
             decoding,
-            prefixes=[each.prefix for each in now] if job.prefixes else None,
+            prefixes=[prefix for _, prefix in now] if job.prefixes else None,
             alignment=job.alignment,
             progress=job.check_time,
             first_line=start + 1,
             terms=terms,
         )
-        for each, translations in zip(now, found, strict=True):
-            all_found = tuple(_found(translator, job, each.source, one) for one in translations)
-            yield Sentence(each.source, each.space, all_found, each.target_space)
+        for (sentence, _), translations in zip(now, found, strict=True):
+            yield replace(
+                sentence, translations=tuple(_found(translator, job, sentence.source, one) for one in translations)
+            )
 
 
 def _found(translator: Translator, job: Job, source: str, one: Translation) -> Found:

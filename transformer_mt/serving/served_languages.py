@@ -5,22 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
+from transformer_mt.base.language_names import NAMES
 from transformer_mt.base.languages import short_code
 
-_NAMES = dict(
-    pair.split(":")
-    for pair in """af:Afrikaans am:Amharic ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali br:Breton
-    bs:Bosnian ca:Catalan cs:Czech cy:Welsh da:Danish de:German el:Greek en:English eo:Esperanto es:Spanish et:Estonian
-    eu:Basque fa:Persian fi:Finnish fo:Faroese fr:French fy:Frisian ga:Irish gd:Gaelic gl:Galician gu:Gujarati ha:Hausa
-    he:Hebrew hi:Hindi hr:Croatian hu:Hungarian hy:Armenian id:Indonesian ig:Igbo is:Icelandic it:Italian ja:Japanese
-    ka:Georgian kk:Kazakh km:Khmer kn:Kannada ko:Korean ky:Kyrgyz la:Latin lb:Luxembourgish lo:Lao lt:Lithuanian
-    lv:Latvian mg:Malagasy mk:Macedonian ml:Malayalam mn:Mongolian mr:Marathi ms:Malay mt:Maltese my:Burmese
-    nb:Norwegian ne:Nepali nl:Dutch nn:Nynorsk no:Norwegian oc:Occitan or:Odia pa:Punjabi pl:Polish ps:Pashto
-    pt:Portuguese ro:Romanian ru:Russian rw:Kinyarwanda sd:Sindhi se:Sami si:Sinhala sk:Slovak sl:Slovenian so:Somali
-    sq:Albanian sr:Serbian sv:Swedish sw:Swahili ta:Tamil te:Telugu tg:Tajik th:Thai ti:Tigrinya tk:Turkmen tl:Tagalog
-    tr:Turkish tt:Tatar ug:Uyghur uk:Ukrainian ur:Urdu uz:Uzbek vi:Vietnamese xh:Xhosa yi:Yiddish yo:Yoruba
-    zh:Chinese zu:Zulu""".split()
-)
 # The codes of LibreTranslate, and how the same languages may be written besides.
 _SPECIAL = {
     "zh-Hans": ("Chinese", "zh zh-hans zh-cn zh-sg"),
@@ -42,10 +29,10 @@ def served_code(code: str) -> str:
 
 def name_of(code: str) -> str:
     """Return the English name of a language, or its code if this module does not know the name."""
-    name = _NAMES.get(short_code(code))
+    name = NAMES.get(short_code(code))
     if code in _SPECIAL:
         return _SPECIAL[code][0]
-    return name if name and code.lower() in _NAMES else f"{name} ({code})" if name else code
+    return name if name and code.lower() in NAMES else f"{name} ({code})" if name else code
 
 
 class Identifier:

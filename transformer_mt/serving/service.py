@@ -75,27 +75,23 @@ class Service:
         """Return the direction of a request; of a source "auto", by the texts. Raises HTTPException."""
         target = self.code(target)
         if source.lower() != AUTO:
-            return self._checked(Direction(self.code(source), target))
+            return Direction(self.code(source), target)
         if found := self.identifier.ranked(texts):
             return Direction(found[0][0], target, found[0][1])
         return Direction(next((begin for begin, end in self.pairs if end == target), target), target, 0)
-
-    def _checked(self, direction: Direction) -> Direction:
-        source, target = direction.source, direction.target
-        if (source, target) not in self.pairs:
-            raise HTTPException(
-                400,
-                f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})",
-            )
-        return direction
 
     async def answer(self, request: Request, direction: Direction, job: Job) -> Answer:
         """Translate a job, with the tag of the direction. Raises HTTPException, also if there is too much to do.
 
         If the client leaves, the job is given up, and ClientDisconnect is raised.
         """
-        self._checked(direction)
-        model, tag = self.pairs[direction.source, direction.target]
+        source, target = direction.source, direction.target
+        if (source, target) not in self.pairs:
+            raise HTTPException(
+                400,
+                f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})",
+            )
+        model, tag = self.pairs[source, target]
         size = num_sentences(job.texts)
         # A request that is larger than the queue is accepted by a server that has nothing else to do.
         if self.waiting and self.waiting + size > self.limits.queue:

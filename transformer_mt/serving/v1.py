@@ -136,7 +136,10 @@ class V1:
             source=direction.source,
             target=direction.target,
             model=self.service.pairs[direction.source, direction.target][0].info.name,
-            translations=[_translation(sentences) for sentences in answer.texts],
+            translations=[
+                TranslationJson(text=text_of(sentences), sentences=list(map(_sentence, sentences)))
+                for sentences in answer.texts
+            ],
         )
         if direction.confidence is not None:
             found["detected"] = Detected(language=direction.source, confidence=direction.confidence)
@@ -162,10 +165,6 @@ def _wanted(fields: dict[str, Any]) -> Wanted:
     if (wanted.text is None) == (wanted.texts is None):
         raise HTTPException(400, "give either text or texts")
     return wanted
-
-
-def _translation(sentences: Sequence[Sentence]) -> TranslationJson:
-    return TranslationJson(text=text_of(sentences), sentences=[_sentence(sentence) for sentence in sentences])
 
 
 def _sentence(sentence: Sentence) -> SentenceJson:

@@ -136,7 +136,6 @@ class TransformerConfig(_WithScore):
         return ScoreChoice(self.attention_score, self.attention_scale, self.additive_bias)
 
     def why_not_packed(self) -> str:
-        """Return why training.layout=packed is impossible, as words to put after it; empty if it is possible."""
         if self.attention_dropout:
             return "does not support model.attention_dropout"
         if not self.score.is_scaled_dot:
@@ -204,7 +203,6 @@ class RnnConfig(_WithScore):
 
     @property
     def attentions_to_source(self) -> int:
-        """The number of decoder layers with attention to the source; one of them gives the alignment."""
         return 0 if self.attention == "none" else 1
 
 
