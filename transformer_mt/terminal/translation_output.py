@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from transformer_mt.base.doubts import DOUBTS
-from transformer_mt.base.memory import peak_memory
 from transformer_mt.base.remote import Place
+from transformer_mt.base.system import peak_memory
 from transformer_mt.base.wording import LineProgress, counted, cut
 from transformer_mt.corpora.text_files import InvalidText
 from transformer_mt.decoding.translation import BLANK, Translation, doubtful
