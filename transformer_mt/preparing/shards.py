@@ -9,7 +9,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain, compress
 from pathlib import Path
@@ -26,21 +26,14 @@ from transformer_mt.corpora.corpus import BadPair, Block
 from transformer_mt.corpora.filters import Languages, PieceFilters, TextFilters
 from transformer_mt.corpora.repeated import Overlaps, pair_key
 from transformer_mt.storage.checksums import write_sums
-from transformer_mt.storage.files import cure, own_name, read_json
+from transformer_mt.storage.files import own_name, read_json, writing_to
 from transformer_mt.text.tokenizer import Tokenizer, clean
 from transformer_mt.text.training_lines import count_sentences
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> AbstractContextManager[None]:
     """Turn an OSError while writing a part of a data_dir into a CorpusError that names `path`."""
-    try:
-        yield
-    except OSError as error:
-        raise CorpusError(
-            f"{path}: cannot be written ({error.strerror or error}); {cure(error)}, and give the same command again: "
-            "it keeps the parts that are complete"
-        ) from None
+    return writing_to(path, CorpusError, "and give the same command again: it keeps the parts that are complete")
 
 
 class Side(NamedTuple):
