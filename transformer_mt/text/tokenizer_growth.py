@@ -7,7 +7,15 @@ from sentencepiece import SentencePieceProcessor
 from transformer_mt.base.errors import TokenizerError
 from transformer_mt.base.languages import UNK
 from transformer_mt.settings.text_settings import TokenizerConfig
-from transformer_mt.text.tokenizer import Tokenizer, algorithm_of, message_of, open_model, piece_field, user_symbols
+from transformer_mt.text.tokenizer import (
+    Tokenizer,
+    algorithm_of,
+    message_of,
+    open_model,
+    piece_field,
+    pieces_of,
+    user_symbols,
+)
 
 _NORMAL, _USER_DEFINED = 1, 4  # types of pieces in sentencepiece_model.proto
 _SPACE = "\u2581"
@@ -44,7 +52,7 @@ def _added(
     symbols: Sequence[str],
 ) -> list[Piece]:
     """Return the new pieces for models with the same ids. Raises TokenizerError if there is room for none."""
-    before = set(_pieces(old[0]))
+    before = set(pieces_of(old[0]))
     space = _SPACE if any(symbol.startswith(_SPACE) for symbol in user_symbols(old[0])) else ""  # as in tags of Marian
     new_symbols = [symbol for symbol in (space + symbol for symbol in symbols) if symbol not in before]
     room = settings.vocab_size - len(before) - len(new_symbols)
@@ -55,7 +63,7 @@ def _added(
         )
     taken = {*before, *new_symbols, *symbols}
     others = [
-        number for number, piece in enumerate(_pieces(trained)) if piece not in taken and _is_text(trained, number)
+        number for number, piece in enumerate(pieces_of(trained)) if piece not in taken and _is_text(trained, number)
     ]
     others.sort(key=lambda number: len(trained.id_to_piece(number)) > 1)  # letters first: without them, words are bytes
     scores = [trained.get_score(number) for number in others]
@@ -66,11 +74,6 @@ def _added(
         (trained.id_to_piece(number), score, _NORMAL) for number, score in zip(others[:room], scores, strict=False)
     ]
     return [(symbol, 0.0, _USER_DEFINED) for symbol in new_symbols] + pieces
-
-
-def _pieces(processor: SentencePieceProcessor) -> list[str]:
-    pieces: list[str] = processor.id_to_piece(list(range(processor.get_piece_size())))
-    return pieces
 
 
 def _is_text(processor: SentencePieceProcessor, number: int) -> bool:
@@ -92,7 +95,7 @@ def old_parts(tokenizer: Tokenizer, old: Tokenizer) -> tuple[list[list[int]], li
     """
     parts = []
     for grown, before in ((tokenizer.source, old.source), (tokenizer.target, old.target)):
-        pieces, ids = _pieces(grown), {piece: number for number, piece in enumerate(_pieces(before))}
+        pieces, ids = pieces_of(grown), {piece: number for number, piece in enumerate(pieces_of(before))}
         if pieces[: len(ids)] != list(ids):
             return None
         parts.append([_parts(piece, ids) for piece in pieces[len(ids) :]])
