@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from queue import Queue
@@ -85,9 +85,9 @@ class LineInput:
     num_lines: int | None = None
     """The number of lines, if the input is a file without compression; otherwise None."""
 
-    def progress(self, *, is_wanted: bool) -> AbstractContextManager[LineProgress | None]:
-        """Return a display of progress through the lines of a file; it yields None for a pipe or a terminal."""
-        return LineProgress(self.num_lines) if self.is_file and is_wanted else nullcontext()
+    def progress(self, *, is_wanted: bool) -> LineProgress:
+        """Return a display of progress through the lines of a file; it shows nothing for a pipe or a terminal."""
+        return LineProgress(self.num_lines, is_wanted=self.is_file and is_wanted)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -156,8 +156,7 @@ def write_output(lines: LineInput, written: Iterable[tuple[int, Iterable[str]]])
             for text in texts:
                 output.write(text.encode())
             output.flush()
-            if progress is not None:
-                progress.more(num_lines)
+            progress.more(num_lines)
 
 
 def beside(lines: LineInput, path: Place, errors: InvalidText) -> Iterator[tuple[list[str], list[str]]]:
