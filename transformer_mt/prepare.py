@@ -52,12 +52,12 @@ from transformer_mt.terminal import cli
 from transformer_mt.text.existing_tokenizer import (
     check_fits,
     check_symbols,
+    extended,
     open_existing,
     tokenizer_warnings,
 )
 from transformer_mt.text.protection import check_kept
 from transformer_mt.text.tokenizer import Tokenizer, clean, holds_tokenizer, taken
-from transformer_mt.text.tokenizer_growth import extended
 
 MOST_PAIRS = 1_000_000  # the default; they take about 20 s, or 30 s with a tokenizer
 
