@@ -82,8 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
         form = OutputForm.of(arguments, decoding)
         output = stack.enter_context(_opened(arguments.output))
-        is_wanted = not arguments.quiet and (arguments.output is not None or not sys.stdout.isatty())
-        progress = stack.enter_context(lines.progress(is_wanted=is_wanted))
+        is_wanted = lines.is_file and not arguments.quiet and (arguments.output is not None or not sys.stdout.isatty())
+        progress = stack.enter_context(LineProgress(lines.num_lines, is_wanted=is_wanted))
         summary = TranslationSummary()
         for block in blocks:
             output.write(translate_block(translator, block, decoding, form, summary, progress, terms).encode())
