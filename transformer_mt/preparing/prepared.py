@@ -69,11 +69,11 @@ class Prepared(BaseModel):
         If both use an existing tokenizer, this compares only tokenizer.joint, because the file may have been moved;
         `tokenizer_changes` compares the content. If both extend one, its place does not matter either.
         """
-        if self.tokenizer.from_ is None or settings.from_ is None:
-            if self.tokenizer.extend_from is None or settings.extend_from is None:
-                return self.tokenizer == settings
-            return self.tokenizer == settings.model_copy(update={"extend_from": self.tokenizer.extend_from})
-        return self.tokenizer.joint == settings.joint
+        if self.tokenizer.from_ is not None and settings.from_ is not None:
+            return self.tokenizer.joint == settings.joint
+        if self.tokenizer.extend_from is not None and settings.extend_from is not None:
+            settings = settings.model_copy(update={"extend_from": self.tokenizer.extend_from})
+        return self.tokenizer == settings
 
     def tokenizer_changes(self, settings: TokenizerConfig) -> list[str]:
         """Return how the existing tokenizer of the settings differs from that of these data; empty if it does not.
