@@ -8,7 +8,7 @@ from helpers.tiny import ROOT
 
 MEGABYTE = 2**20
 SCRIPT = f"""
-from transformer_mt.base.memory import peak_memory
+from transformer_mt.base.system import peak_memory
 before = peak_memory()
 held = bytearray({100 * MEGABYTE})
 del held

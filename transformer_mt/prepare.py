@@ -52,12 +52,12 @@ from transformer_mt.terminal import cli
 from transformer_mt.text.existing_tokenizer import (
     check_fits,
     check_symbols,
+    extended,
     open_existing,
     tokenizer_warnings,
 )
 from transformer_mt.text.protection import check_kept
 from transformer_mt.text.tokenizer import Tokenizer, clean, holds_tokenizer, taken
-from transformer_mt.text.tokenizer_growth import extended
 
 MOST_PAIRS = 1_000_000  # the default; they take about 20 s, or 30 s with a tokenizer
 
@@ -154,7 +154,7 @@ def prepare(config: Config, num_workers: int = 1) -> None:
         # `train` and `evaluate` need this tokeniser: an error now is better than one hours later.
         check_tokeniser(config.corpus.languages_of(split)[1])
     directory, splits = Path(config.data_dir), splits_of(config.corpus)
-    if (directory / SUMMARY).exists() and _is_done(directory, config, split_digests(config.corpus)):
+    if (directory / SUMMARY).exists() and _is_done(config, split_digests(config.corpus)):
         return
     pairs = open_splits(config.corpus)
     digests = {name: corpus.digest() for name, corpus in pairs.items()}
@@ -166,34 +166,30 @@ def prepare(config: Config, num_workers: int = 1) -> None:
     sections = config.corpus, config.filters, config.tokenizer, config.model.max_positions
     with ExitStack() as stack:
         with hold_data_dir(directory, splits.values()):
-            if _is_done(directory, config, digests):  # another process may have just finished it
+            if _is_done(config, digests):  # another process may have just finished it
                 return
-            claims = _begun(stack, directory, config, digests, existing)
+            claims = _begun(stack, config, digests, existing)
             with claims.alone(claims.directory / "begin"):
                 if (prepared := read_prepared(directory)) is not None:
                     _begin_to_add(prepared, config, digests)
-                tokenizer = _tokenizer(directory, config, digests, pairs, texts, existing)
+                tokenizer = _tokenizer(config, digests, pairs, texts, existing)
                 plan = Plan(directory, *sections, digests, pairs, held_out, texts, tokenizer)
                 maker, corpora = stack.enter_context(shard_maker(plan, claims, num_workers))
-                if not claims.others():
-                    maker.begin(corpora)
         try:
             records = make_shards(maker, corpora)
             with claims.alone(claims.directory / "end"), hold_data_dir(directory, splits.values()):
-                if not _is_done(directory, config, digests):
+                if not _is_done(config, digests):
                     fill_data_dir(plan, maker, records)
         except CorpusError:
             # Another process may have finished, and then removed what this one still wrote.
             with hold_data_dir(directory, splits.values()):
-                if not _is_done(directory, config, digests):
+                if not _is_done(config, digests):
                     raise
 
 
-def _begun(
-    stack: ExitStack, directory: Path, config: Config, digests: dict[str, str], existing: Tokenizer | None
-) -> Claims:
+def _begun(stack: ExitStack, config: Config, digests: dict[str, str], existing: Tokenizer | None) -> Claims:
     """Return the claims of this process. Raises DirectoryError if another process prepares other data here."""
-    tokenizer = existing.digest if existing else ""
+    directory, tokenizer = Path(config.data_dir), existing.digest if existing else ""
     sections = config.corpus, config.filters, config.tokenizer, config.training.modifiers
     digest = fingerprint(*sections, tokenizer, *digests.values())
     claims = Claims(directory / "train", f"{digest} {config.model.max_positions}")
@@ -217,11 +213,12 @@ def _text_warnings(opened: dict[str, Corpus]) -> Iterator[str]:
             yield warning
 
 
-def _is_done(directory: Path, config: Config, digests: dict[str, str]) -> bool:
+def _is_done(config: Config, digests: dict[str, str]) -> bool:
     """Whether the directory is prepared already; if so, prints it. False if the configuration adds corpora.
 
     Raises CorpusError with the differences if it was prepared with another configuration or from other text.
     """
+    directory = Path(config.data_dir)
     if not (directory / SUMMARY).exists():
         return False
     changes, prepared = [f"{SUMMARY} cannot be read"], read_prepared(directory)
@@ -265,14 +262,10 @@ def _added_corpora(prepared: Prepared, digests: dict[str, str]) -> list[str]:
 
 
 def _tokenizer(
-    directory: Path,
-    config: Config,
-    digests: dict[str, str],
-    pairs: dict[str, Corpus],
-    texts: TextFilters,
-    existing: Tokenizer | None,
+    config: Config, digests: dict[str, str], pairs: dict[str, Corpus], texts: TextFilters, existing: Tokenizer | None
 ) -> Tokenizer:
-    """The existing one; or that in the directory if it was made with the same settings and text; else a new one."""
+    """The existing one; or that in the data_dir if it was made with the same settings and text; else a new one."""
+    directory = Path(config.data_dir)
     if existing is not None:
         existing.save(directory)
         (directory / ORIGIN).unlink(missing_ok=True)

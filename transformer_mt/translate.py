@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -82,14 +82,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
         form = OutputForm.of(arguments, decoding)
         output = stack.enter_context(_opened(arguments.output))
-        is_wanted = not arguments.quiet and (arguments.output is not None or not sys.stdout.isatty())
-        progress = stack.enter_context(lines.progress(is_wanted=is_wanted))
+        is_wanted = lines.is_file and not arguments.quiet and (arguments.output is not None or not sys.stdout.isatty())
+        progress = stack.enter_context(LineProgress(lines.num_lines, is_wanted=is_wanted))
         summary = TranslationSummary()
         for block in blocks:
             output.write(translate_block(translator, block, decoding, form, summary, progress, terms).encode())
             output.flush()
-            if progress is not None:
-                progress.reached(summary.num_lines)  # the exact number: `translate_block` does not count blank lines
+            progress.reached(summary.num_lines)  # the exact number: `translate_block` does not count blank lines
     if not arguments.quiet:
         print(summary.text(), file=sys.stderr)
     return 0
@@ -108,10 +107,9 @@ def _translate_document(arguments: argparse.Namespace) -> int:
     translator = Translator.load(cli.model_dirs(arguments), **vars(cli.engine_options(arguments)))
     translator.tags.check(arguments.tag)
     pairs, begun = list[tuple[str, Translation]](), time.perf_counter()
-    with nullcontext() if arguments.quiet else LineProgress(None, unit="texts") as progress:
-        counted = None if progress is None else progress.more
+    with LineProgress(None, unit="texts", is_wanted=not arguments.quiet) as progress:
         translated = translator.translate_document(
-            text, arguments.format, decoding, tag=arguments.tag, progress=counted, done=pairs.extend
+            text, arguments.format, decoding, tag=arguments.tag, progress=progress.more, done=pairs.extend
         )
     summary = TranslationSummary(seconds=time.perf_counter() - begun)
     with _opened(arguments.output) as output:

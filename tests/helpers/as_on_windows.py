@@ -162,9 +162,9 @@ def main() -> None:
     become_windows()
     warnings.filterwarnings("error", category=EncodingWarning, module=PACKAGE)
     names = modules()
-    system, memory = (importlib.import_module(f"{PACKAGE}.base.{name}") for name in ("system", "memory"))
+    system = importlib.import_module(f"{PACKAGE}.base.system")
     assert system.HANGUP is None and not system.CAN_FORK
-    print(len(names), memory.machine_memory() // GIB, memory.free_memory() // GIB, memory.peak_memory() // GIB)
+    print(len(names), system.machine_memory() // GIB, system.free_memory() // GIB, system.peak_memory() // GIB)
     for arguments in [line.split() for line in sys.stdin.read().splitlines()]:
         stage = importlib.import_module(f"{PACKAGE}.{arguments[0]}")
         status = importlib.import_module(f"{PACKAGE}.terminal.cli").run(stage.main, arguments[1:])

@@ -19,8 +19,8 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.marian.marian_directory import as_model_dir
 from transformer_mt.marian.marian_tokenizer import read_tokenizer
 from transformer_mt.settings.text_settings import TokenizerConfig
+from transformer_mt.text.existing_tokenizer import extended, old_parts
 from transformer_mt.text.tokenizer import Tokenizer, user_symbols
-from transformer_mt.text.tokenizer_growth import extended, old_parts
 from transformer_mt.training.loss import label_smoothed, real_features
 
 pytest.importorskip("transformers")

@@ -382,7 +382,7 @@ def test_a_full_disk_is_named_and_leaves_nothing_that_looks_whole(config: Path, 
     shutil.copytree(tmp_path / "whole", tmp_path / "data")
     (tmp_path / "data" / "prepare.json").unlink()
     shutil.rmtree(tmp_path / "data" / "train")
-    expected = message("data-cannot-be-written", "train/train/00000", "File too large", "room")
+    expected = message("file-cannot-be-written", "train/train/00000", "File too large", "room", "keeps the parts")
     with largest_file(largest - 100), pytest.raises(CorpusError, match=expected):
         run(config, tmp_path / "data", "tokenizer.vocab_size=400", tokenizer)
     assert not shards(tmp_path / "data") and not list((tmp_path / "data").rglob("*partial*"))
@@ -400,7 +400,7 @@ def test_rows_that_stay_are_all_written_or_the_full_disk_is_named(
             return listed(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(training_shards, "_write_lists", with_little_room)
-    with pytest.raises(CorpusError, match=message("data-cannot-be-written", "make")):
+    with pytest.raises(CorpusError, match=message("file-cannot-be-written", "keeps the parts")):
         run(config, tmp_path / "data", "filters.duplicates=true")
 
 

@@ -14,8 +14,8 @@ from transformer_mt import average, prepare, translate
 from transformer_mt.base.errors import TokenizerError
 from transformer_mt.base.languages import UNK
 from transformer_mt.settings.text_settings import TokenizerConfig
+from transformer_mt.text.existing_tokenizer import extended, old_parts
 from transformer_mt.text.tokenizer import Tokenizer, clean, user_symbols
-from transformer_mt.text.tokenizer_growth import extended, old_parts
 
 OLD = [pair for pair in demo_pairs(200)]
 NEW = ["Ζει μόνος στο μεγάλο σπίτι.", "Το μεγάλο σπίτι είναι δίπλα στη θάλασσα.", "Η θάλασσα είναι μεγάλη 😀"] * 9  # noqa: RUF001  # Greek

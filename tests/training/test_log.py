@@ -13,7 +13,7 @@ import torch
 from helpers.messages import message
 
 from transformer_mt.base.errors import TrainingError
-from transformer_mt.base.memory import peak_memory
+from transformer_mt.base.system import peak_memory
 from transformer_mt.batches.loader import Position
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks

@@ -1,10 +1,11 @@
-"""What Windows does in another way than Linux and macOS: locks, links, owners, signals, command lines.
+"""What Windows does in another way than Linux and macOS: locks, links, owners, signals, command lines, memory.
 
-Each function stands here twice. We have no Windows machine: a test runs the part for Windows on Linux, with stand-ins
+What differs stands here twice. We have no Windows machine: a test runs the part for Windows on Linux, with stand-ins
 for the functions of Windows.
 """
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,9 +14,26 @@ from pathlib import Path
 
 CAN_FORK = sys.platform == "linux"  # on macOS, a forked process may crash in libraries of the system
 
+
+def machine_memory() -> int:
+    """Return the machine's memory in bytes, or the limit of the container in which this process runs."""
+    return min(_installed(), _container_limit())
+
+
+def _container_limit() -> int:
+    """Return the limit of this process's control group; if there is none, a number that is larger than any memory."""
+    limit = _text("/sys/fs/cgroup/memory.max").strip()
+    return int(limit) if limit.isdecimal() else sys.maxsize
+
+
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8") if Path(path).is_file() else ""
+
+
 if sys.platform != "win32":
     import errno
     import fcntl
+    import resource
     import shlex
     import stat
     import time
@@ -81,8 +99,25 @@ if sys.platform != "win32":
         """Join the words of a command to a line that a user can type."""
         return shlex.join(words)
 
+    def peak_memory() -> int:
+        """Return the peak of this process's memory so far, in bytes, without worker processes and GPU memory."""
+        # On Linux, ru_maxrss includes memory of the process that started this one; VmHWM counts only this program.
+        if found := re.search(r"^VmHWM:\s*(\d+) kB", _text("/proc/self/status"), re.MULTILINE):
+            return int(found[1]) * 1024
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024  # in bytes on macOS, in KiB elsewhere
+
+    def free_memory() -> int:
+        """Return how many bytes of the machine's memory are free for programs, but at most the container's limit."""
+        found = re.search(r"MemAvailable: *(\d+) kB", _text("/proc/meminfo"))
+        return min(int(found[1]) * 1024 if found else _installed(), _container_limit())
+
+    def _installed() -> int:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
 else:
     import _winapi
+    import ctypes
     import msvcrt
     import subprocess
     from multiprocessing import parent_process
@@ -135,3 +170,19 @@ else:
 
     def command_line(words: Sequence[str]) -> str:
         return subprocess.list2cmdline(words)
+
+    def peak_memory() -> int:
+        numbers = (ctypes.c_uint64 * 9)(72)  # PROCESS_MEMORY_COUNTERS: its size, the peak, and others
+        ctypes.windll.kernel32.K32GetProcessMemoryInfo(ctypes.c_void_p(-1), numbers, 72)  # -1: this process
+        return numbers[1]
+
+    def free_memory() -> int:
+        return _memory()[2]
+
+    def _installed() -> int:
+        return _memory()[1]
+
+    def _memory() -> Sequence[int]:
+        numbers = (ctypes.c_uint64 * 8)(64)  # MEMORYSTATUSEX: its size, all memory, free memory, and others
+        ctypes.windll.kernel32.GlobalMemoryStatusEx(numbers)
+        return list(numbers)

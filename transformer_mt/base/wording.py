@@ -50,14 +50,24 @@ class LineProgress:
     """Shows progress and speed, from now on, on standard error; if the number of lines is known, also the time left."""
 
     def __init__(
-        self, num_lines: int | None, every: float = _EVERY, done_before: int = 0, doing: str = "", unit: str = "lines"
+        self,
+        num_lines: int | None,
+        every: float = _EVERY,
+        done_before: int = 0,
+        doing: str = "",
+        unit: str = "lines",
+        is_wanted: bool = True,
     ) -> None:
-        """`done_before` is the number of lines that were done earlier. `doing` begins the text, such as "reading: "."""
-        self._num_lines, self._every, self._doing, self._unit = num_lines, every, doing, unit
+        """`done_before` is the number of lines that were done earlier. `doing` begins the text, such as "reading: ".
+
+        It shows nothing unless `is_wanted`.
+        """
+        self._num_lines, self._doing, self._unit = num_lines, doing, unit
+        self._every = every if is_wanted else float("inf")
         self._before, self._done = done_before, float(done_before)
         self._begun = self._said = time.monotonic()
         self._bar: Any = None
-        if sys.stderr.isatty():
+        if is_wanted and sys.stderr.isatty():
             from tqdm import tqdm  # here, because importing it takes longer than translating a line
 
             about = doing.removesuffix(": ") or None  # the bar writes a colon itself

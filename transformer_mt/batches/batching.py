@@ -17,7 +17,7 @@ from torch import Tensor
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.base.languages import BOS, EOS, PAD
-from transformer_mt.base.memory import free_memory
+from transformer_mt.base.system import free_memory
 from transformer_mt.batches.encoded import EncodedCorpus, Text, narrow
 
 if TYPE_CHECKING:

@@ -41,15 +41,14 @@ class ModifierSampler:
         more than `longest` pieces, or if all sentences of this side together would have more than `total`: (source,
         target). It keeps its text if this fails again and again.
         """
-        sides, random = (
-            (sentences_of(corpus.source, pairs), sentences_of(corpus.target, pairs)),
-            Random(f"{seed} {step} {batch}"),
-        )
+        sides = sentences_of(corpus.source, pairs), sentences_of(corpus.target, pairs)
+        spaced = [self._spaced[number] for number in np.searchsorted(np.cumsum(corpus.sizes), pairs, side="right")]
+        random = Random(f"{seed} {step} {batch}")
         names = [{name for name, share in self._shares if random.random() < share} for _ in pairs]
         chosen = [row for row, of_row in enumerate(names) if of_row and not any(UNK in side[row] for side in sides)]
         spare = [most - sum(map(len, side)) for side, most in zip(sides, total, strict=True)]
         for _ in range(_TRIES):
-            rows, *encoded = self._modified(chosen, names, corpus, pairs, sides, random)
+            rows, *encoded = self._modified(chosen, names, spaced, sides, random)
             chosen = []
             for row, *pair in zip(rows, *encoded, strict=True):
                 growth = [len(new) - len(side[row]) for new, side in zip(pair, sides, strict=True)]
@@ -76,22 +75,19 @@ class ModifierSampler:
     def _modified(
         self,
         chosen: list[int],
-        names: Sequence[set[str]],
-        corpus: EncodedCorpus,
-        pairs: NDArray[np.int64],
-        sides: tuple[list[list[int]], ...],
+        names: list[set[str]],
+        spaced: list[bool],
+        sides: Sequence[list[list[int]]],
         random: Random,
     ) -> tuple[list[int], list[list[int]], list[list[int]]]:
         """Return those of the chosen rows whose text changes, and the ids of their new sources and targets."""
-        of_corpora = np.searchsorted(np.cumsum(corpus.sizes), pairs, side="right")
         rows, sources, targets = list[int](), list[str](), list[str]()
         for row in chosen:
             source, target = (
                 clean(processor.decode(side[row][:-1]))
                 for processor, side in zip((self._tokenizer.source, self._tokenizer.target), sides, strict=True)
             )
-            spaced = self._spaced[of_corpora[row]]
-            new_source, new_target = modified(names[row], source, target, self._symbols, random, spaced=spaced)
+            new_source, new_target = modified(names[row], source, target, self._symbols, random, spaced=spaced[row])
             if (new_source, new_target) != (source, target):
                 rows.append(row)
                 sources.append(clean(new_source))

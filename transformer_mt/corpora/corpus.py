@@ -10,7 +10,7 @@ from pathlib import Path
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.remote import Place, RemotePath, place
 from transformer_mt.base.wording import counted
-from transformer_mt.corpora.text_files import COMPRESSED, LONGEST, Survey, survey
+from transformer_mt.corpora.text_files import COMPRESSED, LONGEST, BadLine, Survey, all_lines, opened_again, survey
 from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.section import fingerprint
 
@@ -190,3 +190,27 @@ def open_files(
 
     digest = fingerprint(*(of_file.digest for of_file in surveys))
     return Corpus(blocks, lambda: digest, num_pairs)
+
+
+def open_lines(
+    text: PairedText,
+    pairs: Callable[[PairedText, Place, Iterator[str | BadLine]], Iterator[tuple[str, str] | BadPair]],
+    count: Callable[[int], int | None],
+    unit: str = "line",
+    first: int = 1,
+) -> Corpus:
+    """Open files of lines. Raises the CorpusErrors of `open_files`, and of `pairs` about the beginning of a file.
+
+    `pairs` makes the pairs of a file from its lines; the number of its first pair is `first`. `count` returns the
+    number of pairs in a file with this number of lines; None if it is unknown before reading the pairs.
+    """
+
+    def read(path: Place, digest: str) -> Iterator[Block]:
+        with opened_again(path, digest) as file:
+            yield from blocks_of_file(str(path), pairs(text, path, all_lines(file, str(path))), unit, first)
+
+    def count_pairs(path: Place, of_file: Survey) -> int | None:
+        next(read(path, of_file.digest), None)  # so that a missing column is an error at the start
+        return count(of_file.num_lines)
+
+    return open_files(text, read, count_pairs)

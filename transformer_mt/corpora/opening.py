@@ -119,10 +119,6 @@ class _Sample:
     num_bytes: int = 0
     """The sum over all pairs of the bytes of the longer side."""
 
-    def add(self, pair: Line) -> None:
-        self.pairs.append(pair)
-        self.num_bytes += _num_bytes(pair)
-
     def thin_out(self) -> None:
         """Keep only every second of these pairs, and of all that follow."""
         self.step *= 2
@@ -150,7 +146,8 @@ def sample_of(
         for number, pair in enumerate(pairs):
             if number % sample.step or not stays(corpus, pair):
                 continue
-            sample.add(pair)
+            sample.pairs.append(pair)
+            sample.num_bytes += _num_bytes(pair)
             while (too_many := sum(len(each.pairs) for each in samples) > most_lines) or (
                 sum(each.num_bytes for each in samples) > most_bytes
             ):

@@ -10,16 +10,8 @@ from typing import IO, Any
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import counted, cut
-from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, open_files, pair_of_texts
-from transformer_mt.corpora.text_files import (
-    BadLine,
-    Survey,
-    all_lines,
-    check_same,
-    needed,
-    opened_again,
-    survey_of,
-)
+from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, open_files, open_lines, pair_of_texts
+from transformer_mt.corpora.text_files import BadLine, Survey, check_same, needed, survey_of
 from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.section import fingerprint
 
@@ -50,15 +42,10 @@ def _names(row: Mapping[str, Any]) -> Iterator[str]:
 
 def open_jsonl(text: PairedText) -> Corpus:
     """Open JSON lines. Raises CorpusError if the file cannot be read or is empty."""
-
-    def read(path: Place, digest: str) -> Iterator[Block]:
-        with opened_again(path, digest) as file:
-            yield from blocks_of_file(str(path), _json_pairs(text, all_lines(file, str(path))))
-
-    return open_files(text, read, lambda path, of_file: of_file.num_lines)
+    return open_lines(text, _json_pairs, lambda num_lines: num_lines)
 
 
-def _json_pairs(text: PairedText, lines: Iterator[str | BadLine]) -> Iterator[tuple[str, str] | BadPair]:
+def _json_pairs(text: PairedText, path: Place, lines: Iterator[str | BadLine]) -> Iterator[tuple[str, str] | BadPair]:
     for line in lines:
         if isinstance(line, BadLine):
             yield BadPair(line.fault)

@@ -7,8 +7,8 @@ from itertools import chain
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import counted, cut
-from transformer_mt.corpora.corpus import LOW_SCORE, BadPair, Block, Corpus, blocks_of_file, open_files, pair_of_texts
-from transformer_mt.corpora.text_files import BadLine, Survey, all_lines, opened_again
+from transformer_mt.corpora.corpus import LOW_SCORE, BadPair, Corpus, open_lines, pair_of_texts
+from transformer_mt.corpora.text_files import BadLine
 from transformer_mt.settings.corpus_settings import PairedText
 
 _SEPARATORS = (",", ";", "\t")  # spreadsheets use semicolons in languages that write 0,5 for 0.5
@@ -21,39 +21,13 @@ def open_tsv(text: PairedText) -> Corpus:
     more than two columns and `text` does not choose two of them.
     """
     header = int(isinstance(text.source, str))
-
-    def read(path: Place, digest: str) -> Iterator[Block]:
-        with opened_again(path, digest) as file:
-            lines = all_lines(file, str(path))
-            first = next(lines, None)
-            if first is None:
-                return
-            columns = _columns_of_tsv(text, path, first)
-            rest = lines if header else chain([first], lines)
-            num_columns = first.count("\t") + 1 if header and isinstance(first, str) else 0
-            pairs = _pairs_of_lines(rest, columns, num_columns, text.min_score)
-            yield from blocks_of_file(str(path), pairs, first=1 + header)
-
-    def count(path: Place, of_file: Survey) -> int:
-        next(read(path, of_file.digest), None)  # so that a missing column is an error at the start
-        return max(0, of_file.num_lines - header)
-
-    return open_files(text, read, count)
+    return open_lines(text, _pairs_of_lines, lambda num_lines: max(0, num_lines - header), first=1 + header)
 
 
 def open_csv(text: PairedText) -> Corpus:
     """Open comma-separated values (or ; or tabs) with names of columns in the first row. Raises CorpusError."""
-
-    def read(path: Place, digest: str) -> Iterator[Block]:
-        with opened_again(path, digest) as file:
-            yield from blocks_of_file(str(path), _rows(text, path, all_lines(file, str(path))), "row", first=2)
-
-    def count(path: Place, of_file: Survey) -> int | None:
-        next(read(path, of_file.digest), None)  # so that a missing column is an error at the start
-        # A quoted cell can have several lines, so the number of rows is unknown, unless there is only a header.
-        return 0 if of_file.num_lines <= 1 else None
-
-    return open_files(text, read, count)
+    # A quoted cell can have several lines, so the number of rows is unknown, unless there is only a header.
+    return open_lines(text, _rows, lambda num_lines: 0 if num_lines <= 1 else None, "row", first=2)
 
 
 def _wanted(text: PairedText) -> list[str | int]:
@@ -91,14 +65,19 @@ def _index(name: str, names: Sequence[str], path: Place) -> int:
 
 
 def _pairs_of_lines(
-    lines: Iterable[str | BadLine], columns: Sequence[int], num_columns: int, min_score: float | None
+    text: PairedText, path: Place, lines: Iterator[str | BadLine]
 ) -> Iterator[tuple[str, str] | BadPair]:
-    """Read the pair of each line. Each line must have `num_columns` columns; 0: as many as the first good line."""
-    for line in lines:
+    """Read the pair of each line. All must have as many columns as the line of names, or else the first good line."""
+    first = next(lines, None)
+    if first is None:
+        return
+    columns, has_names = _columns_of_tsv(text, path, first), isinstance(text.source, str)
+    num_columns = first.count("\t") + 1 if has_names and isinstance(first, str) else 0
+    for line in lines if has_names else chain([first], lines):
         if isinstance(line, BadLine):
             yield BadPair(line.fault)
             continue
-        pair = _pair_of_cells(line.split("\t"), columns, num_columns, min_score)
+        pair = _pair_of_cells(line.split("\t"), columns, num_columns, text.min_score)
         if not num_columns and not isinstance(pair, BadPair):
             num_columns = line.count("\t") + 1
         yield pair

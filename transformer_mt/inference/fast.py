@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.base.languages import PAD
-from transformer_mt.base.memory import machine_memory
+from transformer_mt.base.system import machine_memory
 from transformer_mt.kernels import top_words
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
 from transformer_mt.kernels.linear import Linear, linear, parts, rows_linear

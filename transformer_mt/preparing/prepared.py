@@ -69,11 +69,11 @@ class Prepared(BaseModel):
         If both use an existing tokenizer, this compares only tokenizer.joint, because the file may have been moved;
         `tokenizer_changes` compares the content. If both extend one, its place does not matter either.
         """
-        if self.tokenizer.from_ is None or settings.from_ is None:
-            if self.tokenizer.extend_from is None or settings.extend_from is None:
-                return self.tokenizer == settings
-            return self.tokenizer == settings.model_copy(update={"extend_from": self.tokenizer.extend_from})
-        return self.tokenizer.joint == settings.joint
+        if self.tokenizer.from_ is not None and settings.from_ is not None:
+            return self.tokenizer.joint == settings.joint
+        if self.tokenizer.extend_from is not None and settings.extend_from is not None:
+            settings = settings.model_copy(update={"extend_from": self.tokenizer.extend_from})
+        return self.tokenizer == settings
 
     def tokenizer_changes(self, settings: TokenizerConfig) -> list[str]:
         """Return how the existing tokenizer of the settings differs from that of these data; empty if it does not.
@@ -128,21 +128,19 @@ def write_data_sums(data_dir: Path, summary: bytes, held_out: Iterable[str]) -> 
 
 
 def check_data(data_dir: Path, names: Collection[str]) -> None:
-    """Compare these files of a data_dir with their checksums. Raises CorpusError if one is missing or has changed."""
-    if damage := fault(data_dir, names) or _fault_of_shards(data_dir, names):
+    """Compare these files of a data_dir, and the files of shards that some of them list, with their checksums.
+
+    Raises CorpusError if one is missing or has changed.
+    """
+    damage = fault(data_dir, names)
+    for shard in [Path(name).parent for name in names if Path(name).name == SUMS]:
+        if damage is None and (in_shard := fault(data_dir / shard, SHARD_FILES)):
+            damage = Fault(f"{shard.as_posix()}/{in_shard.name}", in_shard.what)
+    if damage is not None:
         raise CorpusError(
             f"{data_dir / damage.name} {damage.what}. Delete the directory {data_dir} and prepare again, or copy it "
             "again from an undamaged one"
         )
-
-
-def _fault_of_shards(data_dir: Path, names: Collection[str]) -> Fault | None:
-    """Return the first file of a shard that does not fit the shard's checksums, among the shards in `names`."""
-    for name in names:
-        shard = data_dir / Path(name).parent
-        if Path(name).name == SUMS and (damage := fault(shard, SHARD_FILES)):
-            return Fault(f"{Path(name).parent.as_posix()}/{damage.name}", damage.what)
-    return None
 
 
 def data_digests(data_dir: Path) -> dict[str, str]:
@@ -151,8 +149,15 @@ def data_digests(data_dir: Path) -> dict[str, str]:
     Names and times of files do not matter, so data that were moved, or prepared again from the same text, have the same
     digests. Raises OSError or ValueError if the checksums or the list of shards cannot be read.
     """
-    training = _training_sums(data_dir)
-    return {"train": _digest(training, training), "valid": validation_digest(data_dir)}
+    directory = data_dir / "train"
+    index, found = ShardIndex.load(directory), dict[str, str]()
+    for number, shard in enumerate(index.shards):
+        place = "train" if len(index.shards) == 1 else f"train/{number}"  # whatever the name of the corpus
+        of_shard = read_sums(directory / shard)
+        found |= {f"{place}/{name}": of_shard[name] for name in FILES}
+    if index.has_kept:
+        found[f"train/{KEPT}"] = sha256(directory / KEPT)
+    return {"train": _digest(found, found), "valid": validation_digest(data_dir)}
 
 
 def validation_digest(data_dir: Path) -> str:
@@ -160,17 +165,6 @@ def validation_digest(data_dir: Path) -> str:
     sums = read_sums(data_dir)
     further = sorted(name for name in sums if name.startswith("valid/") and name not in _VALIDATION)
     return _digest(sums, [*_VALIDATION, *further])
-
-
-def _training_sums(data_dir: Path) -> dict[str, str]:
-    """Return the checksums of the token ids of training, by names that do not depend on the names of corpora."""
-    directory = data_dir / "train"
-    index, found = ShardIndex.load(directory), dict[str, str]()
-    for number, shard in enumerate(index.shards):
-        place = "train" if len(index.shards) == 1 else f"train/{number}"
-        of_shard = read_sums(directory / shard)
-        found |= {f"{place}/{name}": of_shard[name] for name in FILES}
-    return found | ({f"train/{KEPT}": sha256(directory / KEPT)} if index.has_kept else {})
 
 
 def _digest(sums: Mapping[str, str], names: Iterable[str]) -> str:

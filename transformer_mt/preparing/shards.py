@@ -7,9 +7,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain, compress
 from pathlib import Path
@@ -17,67 +17,47 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from transformer_mt.base.errors import CorpusError
-from transformer_mt.batches.encoded import FILES, IDS, LINES, RECORD, SIZES, dtype_of
+from transformer_mt.batches.encoded import FILES, IDS, LINES, RECORD, SIZES, EncodedText, dtype_of, encoded_text
 from transformer_mt.corpora.corpus import BadPair, Block
 from transformer_mt.corpora.filters import Languages, PieceFilters, TextFilters
 from transformer_mt.corpora.repeated import Overlaps, pair_key
 from transformer_mt.storage.checksums import write_sums
-from transformer_mt.storage.files import cure, own_name, read_json
+from transformer_mt.storage.files import own_name, read_json, writing_to
 from transformer_mt.text.tokenizer import Tokenizer, clean
 from transformer_mt.text.training_lines import count_sentences
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> AbstractContextManager[None]:
     """Turn an OSError while writing a part of a data_dir into a CorpusError that names `path`."""
-    try:
-        yield
-    except OSError as error:
-        raise CorpusError(
-            f"{path}: cannot be written ({error.strerror or error}); {cure(error)}, and give the same command again: "
-            "it keeps the parts that are complete"
-        ) from None
-
-
-class Side(NamedTuple):
-    """Sentences of one language, stored one after the other."""
-
-    ids: NDArray[Any]
-    lengths: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, sentences: Sequence[Sequence[int]], vocab_size: int) -> "Side":
-        """Store these sentences one after the other."""
-        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
-        return cls(np.fromiter(chain.from_iterable(sentences), dtype_of(vocab_size), int(lengths.sum())), lengths)
+    return writing_to(path, CorpusError, "and give the same command again: it keeps the parts that are complete")
 
 
 class EncodedWriter:
     """Writes pairs into a new directory, block by block."""
 
-    def __init__(self, directory: Path, vocab_sizes: tuple[int, int]) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory, self._stack, self.num_pairs = directory, ExitStack(), 0
-        self._sides: list[dict[str, Any]] = [{"dtype": dtype_of(size), "tokens": 0} for size in vocab_sizes]
+        self._sides: list[dict[str, Any]] = [{"dtype": "", "tokens": 0} for _ in ("source", "target")]
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         self._files = [self._stack.enter_context((directory / name).open("wb")) for name in IDS]
         for offsets in self._files[1::2]:
             offsets.write(np.zeros(1, np.int64).data)
 
-    def add(self, *sides: Side) -> None:
+    def add(self, *sides: EncodedText) -> None:
         """Write the source and target of the next pairs."""
-        for (ids, lengths), written, ids_file, offsets_file in zip(
+        for side, written, ids_file, offsets_file in zip(
             sides, self._sides, self._files[::2], self._files[1::2], strict=True
         ):
             # Not by NumPy's `tofile`, which gives no error if the disk is full.
-            ids_file.write(ids.data)
-            offsets_file.write((lengths.cumsum() + written["tokens"]).data)
-            written["tokens"] += len(ids)
-        self.num_pairs += len(sides[0].lengths)
+            ids_file.write(side.ids.data)
+            offsets_file.write((side.offsets[1:] + written["tokens"]).data)
+            written["tokens"] += side.num_tokens
+            written["dtype"] = str(side.ids.dtype)
+        self.num_pairs += len(sides[0])
 
     def finish(self) -> None:
         """Flush and close the files, and write the sizes of all."""
@@ -98,9 +78,9 @@ def write_encoded(
     """Write the ids of at least one pair, in place of an older directory. Raises CorpusError if that is not ours."""
     sizes, sides = (source_vocab_size, target_vocab_size), list(zip(*rows, strict=True))
     assert sides, "a corpus without pairs cannot be memory-mapped"
-    writer = EncodedWriter(partial := directory.with_name(own_name(directory.name)), sizes)
+    writer = EncodedWriter(partial := directory.with_name(own_name(directory.name)))
     try:
-        writer.add(*map(Side.of, sides, sizes))
+        writer.add(*map(encoded_text, sides, map(dtype_of, sizes)))
         writer.finish()
         put_in_place(partial, directory)
     except BaseException:
@@ -139,20 +119,17 @@ class Task(NamedTuple):
 class EncodedBlock:
     """The result of encoding a block."""
 
-    source: Side
-    target: Side
+    source: EncodedText
+    target: EncodedText
     """With `source`, the pairs that stay."""
-    lines: NDArray[np.int64]
-    """The lines, rows or units of these pairs in the file."""
+    contents: dict[str, bytes]
+    """What the files of a shard get for these pairs. LINES: their lines, rows or units in the file, int64; SENTENCES:
+    how many sentences each source has, int32; if filters.duplicates is on, KEYS: their keys, one after another."""
     dropped: Counter[str]
     """How many pairs were left out for each reason."""
-    keys: bytes
-    """The keys of the pairs that stay, one after another; empty unless filters.duplicates is on."""
     found: list[Found]
     """The pairs that contain a text of the held-out sets: those that were left out because of it if filters.held_out is
     on, otherwise those that stay."""
-    sentences: NDArray[np.int32]
-    """How many sentences the source of each of these pairs has."""
     digest: bytes
     """The result of `block_digest`."""
 
@@ -180,17 +157,16 @@ class BlockEncoder:
         if not self.texts.settings.held_out:
             held = self.texts.held_out
             found += [(block.place(row), a, b) for row, a, b in texts if a in held or b in held]
-        with_keys = self.texts.settings.duplicates
-        return EncodedBlock(
-            source=Side.of(source_ids, self.tokenizer.source_vocab_size),
-            target=Side.of(target_ids, self.tokenizer.target_vocab_size),
-            lines=np.array([block.first + row for row, _, _ in texts], np.int64),
-            dropped=dropped,
-            keys=b"".join(map(pair_key, tagged, (target for _, _, target in texts))) if with_keys else b"",
-            found=found,
-            sentences=np.array(count_sentences((source for _, source, _ in texts), task.languages[0]), np.int32),
-            digest=block_digest(block),
-        )
+        sentences = count_sentences((source for _, source, _ in texts), task.languages[0])
+        contents = {
+            LINES: np.array([block.first + row for row, _, _ in texts], np.int64).tobytes(),
+            SENTENCES: np.array(sentences, np.int32).tobytes(),
+        }
+        if self.texts.settings.duplicates:
+            contents[KEYS] = b"".join(map(pair_key, tagged, (target for _, _, target in texts)))
+        source = encoded_text(source_ids, dtype_of(self.tokenizer.source_vocab_size))
+        target = encoded_text(target_ids, dtype_of(self.tokenizer.target_vocab_size))
+        return EncodedBlock(source, target, contents, dropped, found, block_digest(block))
 
     def _passed_by_text(self, task: Task, dropped: Counter[str], found: list[Found]) -> Iterator[tuple[int, str, str]]:
         """Yield the pairs that pass the text filters: the row in the block, and source and target after `clean`."""
@@ -269,9 +245,7 @@ def text_digest(digests: list[bytes]) -> str:
 class ShardWriter:
     """Writes a shard block by block. Until `finish`, its directory has a temporary name."""
 
-    def __init__(
-        self, directory: Path, number: int, key: str, vocab_sizes: tuple[int, int], overlaps: Overlaps, with_keys: bool
-    ) -> None:
+    def __init__(self, directory: Path, number: int, key: str, overlaps: Overlaps) -> None:
         self.shard, self.number, self.key = directory / shard_name(number), number, key
         self._overlaps = overlaps
         # Another process may make the same shard, after this one did not show for some time that it lives.
@@ -279,9 +253,9 @@ class ShardWriter:
         self._dropped, self._read = Counter[str](), 0
         self._files: list[tuple[str, int]] = []
         self._digests: list[bytes] = []
-        self._contents = {name: bytearray() for name in (LINES, SENTENCES, *([KEYS] if with_keys else []))}
+        self._contents = defaultdict[str, bytearray](bytearray)
         with writing(self.shard):
-            self._ids = EncodedWriter(self._partial, vocab_sizes)
+            self._ids = EncodedWriter(self._partial)
 
     def add(self, text: Block, block: EncodedBlock) -> None:
         """Write the result of encoding a block of text. Raises CorpusError if the disk is full."""
@@ -289,10 +263,8 @@ class ShardWriter:
             self._files.append((text.file, self._ids.num_pairs))
         with writing(self.shard):
             self._ids.add(block.source, block.target)
-        self._contents[LINES] += block.lines.tobytes()
-        self._contents[SENTENCES] += block.sentences.tobytes()
-        if KEYS in self._contents:
-            self._contents[KEYS] += block.keys
+        for name, content in block.contents.items():
+            self._contents[name] += content
         self._digests.append(block.digest)
         self._read += len(text.pairs)
         self._dropped.update(block.dropped)

@@ -54,7 +54,7 @@ from transformer_mt.preparing.shards import (
 )
 from transformer_mt.storage.checksums import fault
 from transformer_mt.storage.claims import POLL, Claims
-from transformer_mt.storage.files import OWN_SUFFIX, write_whole
+from transformer_mt.storage.files import write_whole
 from transformer_mt.text.training_lines import TrainingLinesCounter
 
 _FORMAT = 5  # of a shard; after a change, all shards are made again
@@ -99,16 +99,6 @@ class ShardMaker:
     with_keys: bool
     """Whether filters.duplicates is on, which needs keys of the pairs."""
     claims: Claims
-
-    def begin(self, corpora: Sequence[TrainingCorpus]) -> None:
-        """Remove outdated shards and corpora. No other process may make shards, but one that hung may go on later."""
-        with writing(self.directory):
-            _remove_all_but(self.directory, {INDEX, *(corpus.name for corpus in corpora)}, keeps_own=True)
-            for corpus in corpora:
-                if (directory := self.directory / corpus.name).exists():
-                    shards = [path for path in directory.iterdir() if path.name.isdecimal()]
-                    fit = {path.name for path in shards if read_record(path, self.key(corpus, int(path.name)))}
-                    _remove_all_but(directory, fit, keeps_own=True)
 
     def key(self, corpus: TrainingCorpus, number: int) -> str:
         """Return a hash of everything on which a shard depends."""
@@ -211,8 +201,6 @@ class _CorpusShards:
     def _make(self, blocks: Iterable[tuple[int, Block]], progress: LineProgress) -> None:
         """Write the shards of these blocks."""
         maker, corpus, writer = self.maker, self.corpus, None
-        tokenizer = maker.encoder.tokenizer
-        sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
         tasks = (Task(block, corpus.tag, corpus.languages, number) for number, block in blocks)
         try:
             for task, block in maker.workers.map(tasks, DONE_HERE):
@@ -220,7 +208,7 @@ class _CorpusShards:
                     if writer is not None:
                         self._finish(writer)
                     key, overlaps = maker.key(corpus, task.shard), Overlaps(maker.held_out)
-                    writer = ShardWriter(self.directory, task.shard, key, sizes, overlaps, maker.with_keys)
+                    writer = ShardWriter(self.directory, task.shard, key, overlaps)
                 writer.add(task.block, block)
                 progress.more(len(task.block.pairs))
             if writer is not None:
@@ -270,9 +258,7 @@ def write_training_set(maker: ShardMaker, records: Records) -> TrainingSet:
         return _write_lists(maker, records, paths, duplicates)
 
 
-def _write_lists(
-    maker: ShardMaker, records: dict[str, list[ShardRecord]], paths: list[str], duplicates: Sequence[Rows]
-) -> TrainingSet:
+def _write_lists(maker: ShardMaker, records: Records, paths: list[str], duplicates: Sequence[Rows]) -> TrainingSet:
     """Write the list of shards and, if there are duplicates, the list of the pairs that stay. Counts the pairs."""
     result, has_kept = TrainingSet(Overlaps(maker.held_out)), any(map(len, duplicates))
     longest, first, shards = np.zeros(2, np.int64), 0, zip(paths, duplicates, strict=True)
@@ -306,8 +292,8 @@ def _write_lists(
     return result
 
 
-def _remove_all_but(directory: Path, names: set[str], keeps_own: bool = False) -> None:
-    """Remove outdated shards and corpora, and without `keeps_own` also the remains of killed processes."""
+def _remove_all_but(directory: Path, names: set[str]) -> None:
+    """Remove outdated shards and corpora, and the remains of killed processes."""
     for path in sorted(directory.iterdir()):
-        if path.name not in names and not (keeps_own and path.name.endswith(OWN_SUFFIX)):
+        if path.name not in names:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -91,11 +91,10 @@ class Claims:
     def give_back(self, part: Path) -> None:
         """Delete the claim of this worker, whether the part is complete or not."""
         self._held.discard(part)
+        claim = _claim(part)
         with suppress(OSError):
-            if (
-                _claim(part).read_text(encoding="utf-8") == self._sign.name
-            ):  # while this process hung, another may have taken it over
-                _claim(part).unlink()
+            if claim.read_text(encoding="utf-8") == self._sign.name:  # or another has taken it over from this one
+                claim.unlink()
 
     @contextmanager
     def alone(self, step: Path) -> Iterator[None]:

@@ -62,12 +62,12 @@ def in_the_way(partial: Path, path: Path) -> str:
 
 
 @contextmanager
-def writing_to(path: Path) -> Iterator[None]:
-    """Turn an OSError into a UserError that says that `path` cannot be written."""
+def writing_to(path: Path, cls: type[UserError] = UserError, advice: str = "or name another place") -> Iterator[None]:
+    """Turn an OSError into an error of this class that says that `path` cannot be written, and ends with the advice."""
     try:
         yield
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}); {cure(error)}, or name another place") from None
+        raise cls(f"{path}: cannot be written ({error.strerror or error}); {cure(error)}, {advice}") from None
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.base.errors import DirectoryError
-from transformer_mt.storage.files import cure, in_the_way, open_locked, own_name
+from transformer_mt.storage.files import in_the_way, open_locked, own_name, writing_to
 
 LOCK = "lock"  # the process that writes to the directory locks this file; its text names the stage that made it
 
@@ -60,7 +60,7 @@ def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: fl
     """
     check_own(directory, owner, inside)
     with ExitStack() as stack:
-        try:
+        with writing_to(directory, DirectoryError, f"or {owner.cure}"):
             while True:
                 directory.mkdir(parents=True, exist_ok=True)
                 with suppress(FileNotFoundError):  # its owner has just deleted it
@@ -74,10 +74,6 @@ def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: fl
                 if os.read(descriptor, len(owner.mark)) != owner.mark:
                     os.lseek(descriptor, 0, os.SEEK_SET)
                     os.write(descriptor, owner.mark)
-        except OSError as error:
-            raise DirectoryError(
-                f"{directory}: cannot be written ({error.strerror}); {cure(error)}, or {owner.cure}"
-            ) from None
         if descriptor is None:
             raise DirectoryError(f"{directory}: another process {owner.doing}; wait, or {owner.cure}")
         yield
@@ -112,17 +108,13 @@ def replacing_directory(path: Path) -> Iterator[Path]:
     If the process is killed between the two renames, the next call moves the old one back. Raises DirectoryError.
     """
     path = Path(os.path.realpath(path))  # so that "." has a name, and a link is kept
-    try:
+    with writing_to(path, DirectoryError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_directory(path) as new:
             yield new
             if path.exists():
                 os.rename(path, new.with_name("old"))
             os.rename(new, path)
-    except OSError as error:
-        raise DirectoryError(
-            f"{path}: cannot be written ({error.strerror or error}); {cure(error)}, or name another place"
-        ) from None
 
 
 def _clear(place: Path, path: Path) -> None:

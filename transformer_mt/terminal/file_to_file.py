@@ -167,12 +167,11 @@ class _FileTranslation:
         """Read the input once. Raises DirectoryError if lines have changed whose translations are there."""
         block_lines, existing = self.record["block_lines"], self.parts.numbers()
         digests, num_lines = [], 0
-        with LineProgress(None, doing="reading: ") if self.shows else nullcontext() as progress:
+        with LineProgress(None, doing="reading: ", is_wanted=self.shows) as progress:
             for block in self._blocks(block_lines):
                 digests.append(self._digest(block))
                 num_lines += len(block.lines)
-                if progress is not None:
-                    progress.reached(num_lines)
+                progress.reached(num_lines)
         job = _Job(block_lines, num_lines, digests)
         if existing and DONE not in self.record:
             for number in existing:
@@ -214,7 +213,7 @@ class _FileTranslation:
         Returns an empty text if another process has completed the output.
         """
         since, num_before = time.perf_counter(), job.num_done(len(self.parts.numbers()))
-        with LineProgress(job.num_lines, done_before=num_before) if self.shows else nullcontext() as progress:
+        with LineProgress(job.num_lines, done_before=num_before, is_wanted=self.shows) as progress:
             while self._is_current():
                 missing = {*range(len(job.digests))} - {*self.parts.numbers()}
                 if any(self.claims.take(self.parts.path(number)) for number in sorted(missing)):
@@ -230,7 +229,7 @@ class _FileTranslation:
                     time.sleep(POLL)
         return ""
 
-    def _translate(self, job: _Job, progress: LineProgress | None) -> None:
+    def _translate(self, job: _Job, progress: LineProgress) -> None:
         """Read the input once more, and translate each block that is missing and that no other process has claimed."""
         form = OutputForm.of(self.arguments, self.decoding)
         for number, block in enumerate(self._blocks(job.block_lines)):
@@ -250,10 +249,9 @@ class _FileTranslation:
             self.claims.give_back(part)
             self._show(job, progress)
 
-    def _show(self, job: _Job, progress: LineProgress | None) -> None:
+    def _show(self, job: _Job, progress: LineProgress) -> None:
         """Show how many lines all processes together have translated."""
-        if progress is not None:
-            progress.reached(job.num_done(len(self.parts.numbers())))
+        progress.reached(job.num_done(len(self.parts.numbers())))
 
     def _joined(self, job: _Job) -> TranslationSummary:
         """Write all parts to the output, and record that it is complete. Returns the summary of all parts."""

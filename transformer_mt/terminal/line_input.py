@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from queue import Queue
@@ -85,10 +85,6 @@ class LineInput:
     num_lines: int | None = None
     """The number of lines, if the input is a file without compression; otherwise None."""
 
-    def progress(self, *, is_wanted: bool) -> AbstractContextManager[LineProgress | None]:
-        """Return a display of progress through the lines of a file; it yields None for a pipe or a terminal."""
-        return LineProgress(self.num_lines) if self.is_file and is_wanted else nullcontext()
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments --errors and --buffer-lines."""
@@ -150,14 +146,13 @@ def read_document(path: Place | None, errors: InvalidText) -> str:
 
 def write_output(lines: LineInput, written: Iterable[tuple[int, Iterable[str]]]) -> None:
     """Write texts to standard output, block by block, each with its number of input lines, and show the progress."""
-    shown = lines.progress(is_wanted=not sys.stdout.isatty())
+    shown = LineProgress(lines.num_lines, is_wanted=lines.is_file and not sys.stdout.isatty())
     with cli.sigterm_raised(), cli.output() as output, shown as progress:
         for num_lines, texts in written:
             for text in texts:
                 output.write(text.encode())
             output.flush()
-            if progress is not None:
-                progress.more(num_lines)
+            progress.more(num_lines)
 
 
 def beside(lines: LineInput, path: Place, errors: InvalidText) -> Iterator[tuple[list[str], list[str]]]:

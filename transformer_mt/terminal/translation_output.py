@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from transformer_mt.base.doubts import DOUBTS
-from transformer_mt.base.memory import peak_memory
 from transformer_mt.base.remote import Place
+from transformer_mt.base.system import peak_memory
 from transformer_mt.base.wording import LineProgress, counted, cut
 from transformer_mt.corpora.text_files import InvalidText
 from transformer_mt.decoding.translation import BLANK, Translation, doubtful
@@ -115,7 +115,10 @@ def output_lines(translations: Sequence[Translation], line: int, seconds: float,
     `source` is the text of the line, without a tag.
     """
     if form.json:
-        return json.dumps(_object(translations, line, seconds, form, source), ensure_ascii=False) + "\n"
+        fields = [_fields(translation, form, source) for translation in translations]
+        all_of_them = {"n_best": fields} if form.n_best else {}
+        found = {"line": line, **fields[0], **all_of_them, "seconds": round(seconds, 6)}
+        return json.dumps(found, ensure_ascii=False) + "\n"
     chosen = translations if form.n_best else translations[:1]
     return "".join("\t".join(_columns(translation, line, form)) + "\n" for translation in chosen)
 
@@ -130,16 +133,6 @@ def _columns(translation: Translation, line: int, form: OutputForm) -> list[str]
     if len(columns) > 1:  # tabs separate columns, so none is in one
         columns = [column.replace("\t", " ") for column in columns]
     return columns
-
-
-def _object(
-    translations: Sequence[Translation], line: int, seconds: float, form: OutputForm, source: str
-) -> dict[str, object]:
-    fields = [_fields(translation, form, source) for translation in translations]
-    found: dict[str, object] = {"line": line, **fields[0]}
-    if form.n_best:
-        found["n_best"] = fields
-    return found | {"seconds": round(seconds, 6)}
 
 
 def _fields(translation: Translation, form: OutputForm, source: str) -> dict[str, object]:

@@ -54,6 +54,12 @@ def user_symbols(processor: SentencePieceProcessor) -> list[str]:
     return [piece[_PIECE].decode() for piece in pieces if piece.get(_TYPE) == _USER_DEFINED]
 
 
+def pieces_of(processor: SentencePieceProcessor) -> list[str]:
+    """Return all pieces, in the order of their ids."""
+    pieces: list[str] = processor.id_to_piece(list(range(processor.get_piece_size())))
+    return pieces
+
+
 def _field(processor: SentencePieceProcessor, number: int) -> dict[int, Any]:
     """Return the fields of the message that is this field of the model."""
     return dict(fields(dict(fields(processor.serialized_model_proto())).get(number, b"")))
@@ -181,8 +187,7 @@ class Tokenizer:
         """Whether an id is the same piece on both sides. In Marian, two models may still cut the text differently."""
         if self.source is self.target:
             return True
-        pieces = (processor.id_to_piece(list(range(processor.get_piece_size()))) for processor in self.processors)
-        return next(pieces) == next(pieces)
+        return pieces_of(self.source) == pieces_of(self.target)
 
     @property
     def source_vocab_size(self) -> int:
@@ -363,7 +368,7 @@ def open_model(model: bytes, name: str) -> SentencePieceProcessor:
     processor = SentencePieceProcessor()
     try:
         processor.load_from_serialized_proto(model)
-        processor.id_to_piece(list(range(processor.get_piece_size())))
+        pieces_of(processor)
     except (RuntimeError, UnicodeDecodeError):  # not a sentencepiece model, or one with a piece that is not UTF-8
         raise TokenizerError(
             f"{name}: is not a sentencepiece model, or is damaged; prepare again, or copy it again"

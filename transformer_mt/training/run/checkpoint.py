@@ -32,8 +32,8 @@ from transformer_mt.storage.weights import (
     read_weights,
     save_weights,
 )
+from transformer_mt.text.existing_tokenizer import old_parts
 from transformer_mt.text.tokenizer import Tokenizer, holds_tokenizer
-from transformer_mt.text.tokenizer_growth import old_parts
 from transformer_mt.training.distributed import Ranks, sharded_like, whole
 from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress

@@ -15,8 +15,7 @@ import torch
 from tqdm import tqdm
 
 from transformer_mt.base.errors import CheckpointError, TrainingError, UserError
-from transformer_mt.base.memory import peak_memory
-from transformer_mt.base.system import command_line
+from transformer_mt.base.system import command_line, peak_memory
 from transformer_mt.base.wording import counted, duration, two_decimals
 from transformer_mt.kernels.device import Device
 from transformer_mt.settings.training_settings import TrainingConfig
