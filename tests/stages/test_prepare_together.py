@@ -61,12 +61,12 @@ def run(config, data):
     return cli.run(prepare.main, [str(config), f"data_dir={data}", "--workers", "1"])
 
 
-def slowly(monkeypatch, path):
-    """Let each block take 20 ms, and note which process encodes which."""
+def slowly(monkeypatch, path, seconds=0.02):
+    """Let each block take some time, and note which process encodes which."""
     encode = BlockEncoder.encode
 
     def noted(self, task):
-        time.sleep(0.02)
+        time.sleep(seconds)
         with path.open("a") as file:
             file.write(f"{os.getpid()} {Path(task.block.file).stem} {task.block.first}\n")
         return encode(self, task)
@@ -95,7 +95,7 @@ def test_each_shard_is_made_once(tmp_path, monkeypatch):
 def disturbed(tmp_path, monkeypatch, number, disturbances):
     config = write_config(tmp_path, 1000)
     assert run(config, tmp_path / "alone") == 0
-    slowly(monkeypatch, tmp_path / "noted")
+    slowly(monkeypatch, tmp_path / "noted", 0.03 * number)  # so that they all take as long, however many they are
     seed = random.randrange(10**6)
     print("seed", seed)
     dice, until_done = random.Random(seed), 0

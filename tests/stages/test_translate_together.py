@@ -190,7 +190,7 @@ def test_what_stops_all_is_said_by_each(files, command, number):
 
     text = shared(files, command, "out", number=number, work=fails)
     assert text.count("error: line 4 cannot be translated") == number
-    assert {"000000"} < tree(files / "out.parts").keys() < {"lock", "parts.json", "000000", "000002", "000003"}
+    assert {"000000"} < tree(files / "out.parts").keys() <= {"lock", "parts.json", "000000", "000002", "000003"}
     assert cli.run(translate.main, command("out")) == 0
     assert not (files / "out.parts").exists()
 
