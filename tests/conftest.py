@@ -47,9 +47,9 @@ TINY_CONVOLUTIONAL = TINY_RNN | {"kind": "convolutional", "encoder_layers": 2, "
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items):
-    """Tests that need a GPU come last, for a process that has used one cannot fork others that use it.
+    """A test with two marks `thorough`, such as that of two rare values, is slow; tests that need a GPU come last.
 
-    What is thorough in two ways, such as two seldom values that meet, is slow.
+    A process that has used a GPU cannot fork others that use it.
     """
     for item in items:
         if len(list(item.iter_markers("thorough"))) > 1:

@@ -175,6 +175,8 @@ def prepare(config: Config, num_workers: int = 1) -> None:
                 tokenizer = _tokenizer(config, digests, pairs, texts, existing)
                 plan = Plan(directory, *sections, digests, pairs, held_out, texts, tokenizer)
                 maker, corpora = stack.enter_context(shard_maker(plan, claims, num_workers))
+                if not claims.others():
+                    maker.make_room(corpora)
         try:
             records = make_shards(maker, corpora)
             with claims.alone(claims.directory / "end"), hold_data_dir(directory, splits.values()):

@@ -3,7 +3,7 @@
 A mistake shows nearly always in one value, or in two values that meet (Kuhn, Wallace and Gallo: Software Fault
 Interactions and Implications for Software Testing, 2004). Of a full product `make test` therefore runs only a few
 rows, in which every pair of values occurs, `make test-all` also rows for every three values, and `make test-slow` the
-others. Where values that only `make test-all` runs meet by themselves, `make test-slow` runs them (conftest.py).
+others. A test with two values that only `make test-all` runs is left to `make test-slow` (conftest.py).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping

@@ -57,8 +57,8 @@ def write_config(directory, num_pairs):
     return directory / "config.yaml"
 
 
-def run(config, data):
-    return cli.run(prepare.main, [str(config), f"data_dir={data}", "--workers", "1"])
+def run(config, data, *overrides):
+    return cli.run(prepare.main, [str(config), f"data_dir={data}", "--workers", "1", *overrides])
 
 
 def slowly(monkeypatch, path, seconds=0.02):
@@ -93,8 +93,11 @@ def test_each_shard_is_made_once(tmp_path, monkeypatch):
 
 
 def disturbed(tmp_path, monkeypatch, number, disturbances):
+    """All shards are there already, but of another tokenizer."""
     config = write_config(tmp_path, 1000)
     assert run(config, tmp_path / "alone") == 0
+    assert run(config, tmp_path / "data", "tokenizer.vocab_size=380") == 0
+    (tmp_path / "data" / "prepare.json").unlink()
     slowly(monkeypatch, tmp_path / "noted", 0.03 * number)  # so that they all take as long, however many they are
     seed = random.randrange(10**6)
     print("seed", seed)
@@ -110,6 +113,17 @@ def disturbed(tmp_path, monkeypatch, number, disturbances):
     found = {name: content for name, content in tree(tmp_path / "data").items() if not LEFT.fullmatch(name)}
     assert found == tree(tmp_path / "alone")
     assert "Traceback" not in (tmp_path / "said").read_text()
+
+
+def test_corpora_that_are_not_wanted_any_more_make_room_at_the_start(tmp_path, monkeypatch):
+    config, data = write_config(tmp_path, 60), tmp_path / "data"
+    assert run(config, data) == 0
+    (data / "prepare.json").unlink()
+    (data / "train" / "old").mkdir()
+    found, make = [], prepare.make_shards
+    monkeypatch.setattr(prepare, "make_shards", lambda *of: found.append((data / "train/old").exists()) or make(*of))
+    assert run(config, data) == 0
+    assert found == [False]
 
 
 @pytest.mark.thorough

@@ -1,5 +1,6 @@
 """Formats numbers and texts for messages, and shows the progress through lines or pairs."""
 
+import math
 import re
 import sys
 import time
@@ -105,8 +106,8 @@ class LineProgress:
 
 
 def _shown(done: float) -> float:
-    """Return a number of lines to print: of a few lines, tenths are worth seeing."""
-    return round(done, 1) if done < 10 and round(done, 1) % 1 else round(done)
+    """Round a number of lines for display: below 10 to tenths, otherwise down to whole lines."""
+    return round(done, 1) if done < 10 and round(done, 1) % 1 else math.floor(done + 0.05)
 
 
 # A token, a password, or a query that may be a signature.

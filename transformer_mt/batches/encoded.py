@@ -23,9 +23,9 @@ class EncodedText:
     """Sentences end to end. Sentence i is ids[offsets[i] : offsets[i + 1]], EOS included."""
 
     ids: NDArray[Any]
-    """uint16 or uint32 [tokens], memory-mapped."""
+    """uint16 or uint32 [tokens]; memory-mapped if it is on the disk."""
     offsets: NDArray[np.int64]
-    """[sentences + 1], memory-mapped."""
+    """[sentences + 1]; memory-mapped if it is on the disk."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -210,7 +210,7 @@ def open_lines(
             yield from blocks_of_file(str(path), pairs(text, path, all_lines(file, str(path))), unit, first)
 
     def count_pairs(path: Place, of_file: Survey) -> int | None:
-        next(read(path, of_file.digest), None)  # so that a missing column is an error at the start
+        next(read(path, of_file.digest), None)  # so that a missing column of a table is an error at the start
         return count(of_file.num_lines)
 
     return open_files(text, read, count_pairs)

@@ -128,7 +128,7 @@ def write_data_sums(data_dir: Path, summary: bytes, held_out: Iterable[str]) -> 
 
 
 def check_data(data_dir: Path, names: Collection[str]) -> None:
-    """Compare these files of a data_dir, and the files of shards that some of them list, with their checksums.
+    """Compare these files of a data_dir with their checksums; where one is a shard's list of checksums, also its files.
 
     Raises CorpusError if one is missing or has changed.
     """

@@ -288,17 +288,19 @@ class ShardWriter:
             for name, content in contents.items():
                 (self._partial / name).write_bytes(content)
             write_sums(self._partial, (*FILES, *contents))
-            try:
-                os.rename(self._partial, self.shard)
-            except OSError:
-                match read_record(self.shard, self.key):
-                    case None:  # it is outdated
-                        discard(self.shard)
-                        os.rename(self._partial, self.shard)
-                    case same if same == record:
+            for is_last_try in (False, False, True):  # another process may be replacing the same outdated shard
+                try:
+                    os.rename(self._partial, self.shard)
+                    break
+                except OSError:
+                    existing = read_record(self.shard, self.key)
+                    if existing == record:
                         self.abandon()
-                    case _:
+                        break
+                    if existing is not None or is_last_try:
                         raise
+                    with suppress(FileNotFoundError):
+                        discard(self.shard)
         return record
 
     def abandon(self) -> None:

@@ -100,6 +100,13 @@ class ShardMaker:
     """Whether filters.duplicates is on, which needs keys of the pairs."""
     claims: Claims
 
+    def make_room(self, corpora: Sequence[TrainingCorpus]) -> None:
+        """Remove the shards of other corpora. No other process may make any."""
+        with writing(self.directory):
+            for path in self.directory.iterdir():
+                if path.is_dir() and path.name not in {corpus.name for corpus in corpora}:
+                    shutil.rmtree(path)
+
     def key(self, corpus: TrainingCorpus, number: int) -> str:
         """Return a hash of everything on which a shard depends."""
         parts = (_FORMAT, self.settings, corpus.identity, corpus.tag, corpus.languages, ITEMS, self.with_keys, number)

@@ -83,7 +83,7 @@ class Sentence:
     space: str
     """The white space before it in the text, line breaks included."""
     translations: tuple[Found, ...]
-    """Best first; at least one, when the text is translated."""
+    """Best first. Empty until the text is translated, then at least one."""
     target_space: str | None = None
     """The white space before its translation; None: `space`. It differs where a language has no spaces."""
 

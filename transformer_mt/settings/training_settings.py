@@ -69,7 +69,8 @@ class TrainingConfig(Section):
     part of them (FSDP), for a model that does not fit on one device."""
     message_precision: Literal["fp32", "bf16"] = "fp32"
     """The number format in which several devices send each other their gradients to add them up. bf16: half as many
-    bytes, for devices without a fast connection such as NVLink, but gradients are rounded to 8 significant bits."""
+    bytes, for devices without a fast connection such as NVLink, but gradients, and
+    each sum of them on the way, are rounded to 8 significant bits."""
     num_threads: int = Field(default=0, ge=0, le=1024)
     """The number of CPU threads. 0: one per core."""
     max_steps: PositiveCount = 100_000

@@ -93,7 +93,7 @@ class Claims:
         self._held.discard(part)
         claim = _claim(part)
         with suppress(OSError):
-            if claim.read_text(encoding="utf-8") == self._sign.name:  # or another has taken it over from this one
+            if claim.read_text(encoding="utf-8") == self._sign.name:  # otherwise another worker has taken it over
                 claim.unlink()
 
     @contextmanager
