@@ -134,7 +134,7 @@ def test_two_ranks_make_the_updates_of_one(experiment, tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("sharding", ["none", "full"])
+@pytest.mark.parametrize("sharding", ["none", pytest.param("full", marks=pytest.mark.slow)])
 def test_messages_in_bf16_round_the_gradients_and_nothing_else(sharding, experiment, tmp_path):
     own = ["training.message_precision=bf16", f"training.sharding={sharding}"]
     job = replace(JOBS["three of them"], overrides=[*JOBS["three of them"].overrides, *own])
