@@ -9,7 +9,6 @@ from functools import partial
 from itertools import islice
 
 import torch
-import torch._inductor
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.gpu_parts import own_process
@@ -64,8 +63,10 @@ def summary(found: dict[str, Figures]) -> Figures:
 def measure(name: str, settings: Settings) -> Figures:
     """Measure updates on random words without the profiler, and then with it."""
     mode = MODE if name == TUNED else "default"
-    for option, value in torch._inductor.list_mode_options(mode).items():
-        setattr(torch._inductor.config, option, value)  # as torch.compile(…, mode) does, and for the loss too
+    from torch import _inductor  # here, because importing it takes seconds
+
+    for option, value in _inductor.list_mode_options(mode).items():
+        setattr(_inductor.config, option, value)  # as torch.compile(…, mode) does, and for the loss too
     config, vocab_size = settings.shape_or("base32k")
     device = choose_device(settings.device, settings.training_precision, settings.threads)
     training = TrainingConfig(tokens_per_batch=settings.tokens_per_batch)
