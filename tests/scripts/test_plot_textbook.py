@@ -32,6 +32,7 @@ def test_masks_are_those_of_the_models():
     assert all(np.array_equal(found, mask_TT) for found, mask_TT in zip(shown, masks.values(), strict=True))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("picture", ["positions", "masks"])
 def test_the_command_writes_the_same_file_again(picture, tmp_path):
     written = []
