@@ -86,7 +86,7 @@ report: $(READY)  ## write a page of HTML about the trained model: report.html
 test: $(READY)  ## run the quick tests, in minutes
 	$(PY) -m pytest $(SIDE_BY_SIDE)
 
-test-all: $(READY)  ## run these and the thorough tests: all properties and combinations, servers, races
+test-all: $(READY)  ## run these and the thorough tests: all properties, more combinations, servers, races
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m "not slow"
 
 test-slow: $(READY)  ## run the rest: learning runs, many kills, full products; in more than an hour

@@ -41,6 +41,14 @@ def test_the_rate_and_the_time_left_are_of_the_lines_that_are_done_now(done, lef
     assert line.endswith(f" of 600 lines, {(done - 100) / 10:.1f} a second, {left} left")
 
 
+def test_of_many_lines_only_whole_ones_are_shown(capsys):
+    with LineProgress(60_000, every=0.0) as progress:
+        progress.reached(18_939.8)
+        progress.reached(99.99999)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("18,939 of 60,000 lines, ") and second.startswith("100 of 60,000 lines, ")
+
+
 def test_a_short_translation_says_nothing_in_a_log(capsys):
     with LineProgress(5) as progress:
         progress.more(5)

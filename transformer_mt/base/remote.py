@@ -135,7 +135,7 @@ class RemotePath:
     @contextmanager
     def replaced(self) -> Iterator[BinaryIO]:
         """Open a local file that at the end is sent there, where it appears whole. Raises UserError if that fails."""
-        import tempfile
+        import tempfile  # here, because few commands send a file
 
         self.check_writable()
         system, path = self.system

@@ -64,7 +64,7 @@ class LineProgress:
         It shows nothing unless `is_wanted`.
         """
         self._num_lines, self._doing, self._unit = num_lines, doing, unit
-        self._every = every if is_wanted else float("inf")
+        self._every = every if is_wanted else math.inf
         self._before, self._done = done_before, float(done_before)
         self._begun = self._said = time.monotonic()
         self._bar: Any = None
@@ -107,7 +107,8 @@ class LineProgress:
 
 def _shown(done: float) -> float:
     """Round a number of lines for display: below 10 to tenths, otherwise down to whole lines."""
-    return round(done, 1) if done < 10 and round(done, 1) % 1 else math.floor(done + 0.05)
+    tenths = round(done, 1)
+    return tenths if done < 10 and tenths % 1 else math.floor(tenths)
 
 
 # A token, a password, or a query that may be a signature.

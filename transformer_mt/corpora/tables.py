@@ -67,7 +67,7 @@ def _index(name: str, names: Sequence[str], path: Place) -> int:
 def _pairs_of_lines(
     text: PairedText, path: Place, lines: Iterator[str | BadLine]
 ) -> Iterator[tuple[str, str] | BadPair]:
-    """Read the pair of each line. All must have as many columns as the line of names or, without names, the first."""
+    """Read the pair of each line. All must have as many columns as the line of names, or as the first good line."""
     first = next(lines, None)
     if first is None:
         return

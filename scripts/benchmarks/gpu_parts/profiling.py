@@ -62,9 +62,9 @@ def summary(found: dict[str, Figures]) -> Figures:
 
 def measure(name: str, settings: Settings) -> Figures:
     """Measure updates on random words without the profiler, and then with it."""
-    mode = MODE if name == TUNED else "default"
     from torch import _inductor  # here, because importing it takes seconds
 
+    mode = MODE if name == TUNED else "default"
     for option, value in _inductor.list_mode_options(mode).items():
         setattr(_inductor.config, option, value)  # as torch.compile(…, mode) does, and for the loss too
     config, vocab_size = settings.shape_or("base32k")
