@@ -1,10 +1,8 @@
 """The processor's cores: how many this process may use, whether others use them, and how its threads wait."""
 
-import ctypes
 import math
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,14 +18,19 @@ QUIET = 6  # times in a row without others until threads spin again
 def text(path: Path) -> str:
     """Return the content of a file of the system, or '' if there is none."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8", errors="replace")  # Linux cuts the names of programs to 15 bytes
     except OSError:
         return ""
 
 
+def _own_cores() -> set[int]:
+    """Return the numbers of the cores on which the system may run this process."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
 def num_cores() -> int:
     """Return how many cores this process may keep busy: the least of its affinity, its quota and OMP_NUM_THREADS."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    affinity = len(_own_cores())
     wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if not wanted.isdecimal() or os.environ.get("LOCAL_WORLD_SIZE", "1") != "1":  # torchrun sets it to 1 by itself
         wanted = ""
@@ -83,18 +86,17 @@ class OtherPrograms:
         if seconds < LEAST_SECONDS or not now[1]:
             return None
         self._before = now
-        return max(0.0, taken / seconds)
+        return min(max(0.0, taken / seconds), len(_own_cores()))
 
     def _counted(self) -> tuple[float, float]:
         """The time, and the seconds in which others have used our cores; 0 if the system does not say it."""
-        now, busy = time.monotonic(), 0
-        if not hasattr(os, "sched_getaffinity") or not (counters := text(PROCESSES / "stat")):
-            return now, 0.0
-        ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
-        for name, *columns in (line.split() for line in counters.splitlines()):
+        now, busy, ours = time.monotonic(), 0, {f"cpu{number}" for number in _own_cores()}
+        for name, *columns in (line.split() for line in text(PROCESSES / "stat").splitlines()):
             if name in ours:
-                user, nice, system, _, _, *interrupts = map(int, columns[:8])
+                user, nice, system, _, _, *interrupts = map(int, columns[:8])  # and time stolen by other guests
                 busy += user + nice + system + sum(interrupts)
+        if not busy or not hasattr(os, "sysconf"):
+            return now, 0.0
         return now, (busy - _ticks_of(os.getpid())) / os.sysconf("SC_CLK_TCK")
 
 
@@ -102,5 +104,9 @@ def _ticks_of(pid: int) -> int:
     """Return the processor time of a process and of the processes that it has started, in ticks of the system."""
     directory = PROCESSES / str(pid)
     columns = text(directory / "stat").rpartition(")")[2].split()  # the name before may have blanks
-    children = " ".join(text(task / "children") for task in directory.glob("task/*")).split()
+    try:
+        threads = os.listdir(directory / "task")
+    except OSError:  # the process has ended meanwhile
+        threads = []
+    children = " ".join(text(directory / "task" / thread / "children") for thread in threads).split()
     return sum(map(int, columns[11:15])) + sum(_ticks_of(int(child)) for child in children)
