@@ -50,7 +50,6 @@ run_fairseq.py makes Python accept them.
 
 import argparse
 import json
-import os
 import resource
 import sys
 import tempfile
@@ -73,6 +72,7 @@ try:
     from benchmarks.training_race import PEERS, measure_training, named_python
     from benchmarks.training_text import random_rows
 
+    from transformer_mt.base.cores import num_cores
     from transformer_mt.batches.batching import collate, epoch_batches
     from transformer_mt.batches.encoded import EncodedCorpus
     from transformer_mt.kernels.device import choose_device
@@ -196,7 +196,7 @@ def trained_decoding(arguments: argparse.Namespace, device: str, directory: Path
         directory,
         dict(arguments.peer),
         sorted({GREEDY, *arguments.beam}),
-        arguments.threads or os.cpu_count() or 1,
+        arguments.threads or num_cores(),
         arguments.rounds,
         device,
         arguments.precision,
@@ -214,7 +214,7 @@ def race_of(arguments: argparse.Namespace, training: TrainingConfig, device: str
         vocab_size=vocab_size,
         warm_up=arguments.warm_up or warm_up,
         updates=arguments.updates or updates,
-        threads=arguments.threads or os.cpu_count() or 1,
+        threads=arguments.threads or num_cores(),
         device=device,
     )
 

@@ -5,10 +5,13 @@ import subprocess
 import sys
 
 import pytest
+from helpers.processes import python_path
 from helpers.tiny import ROOT
 
-from transformer_mt.base import cores
-from transformer_mt.base.cores import OtherPrograms
+from transformer_mt.base import cores, system
+from transformer_mt.base.cores import OtherPrograms, num_cores
+from transformer_mt.decoding import torch_engine
+from transformer_mt.decoding.translator import Translator
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how busy its cores are")
 
@@ -16,6 +19,141 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says h
 def write(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@pytest.fixture
+def groups(tmp_path, monkeypatch):
+    """A function that makes these the control groups: /proc/self/cgroup, and the files below /sys/fs/cgroup."""
+    monkeypatch.setattr(cores, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(cores, "OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(cores, "_own_cores", lambda: set(range(64)))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+
+    def make(own, files):
+        write(tmp_path / "own", own)
+        for path, content in files.items():
+            write(tmp_path / "groups" / path, f"{content}\n")
+
+    return make
+
+
+ROOT_2, JOB_2 = "0::/\n", "0::/system.slice/job.scope\n"
+ALONE_1 = "3:cpu:/\n2:cpuacct:/\n"
+DOCKER_1 = "12:memory:/docker/5a\n4:cpu,cpuacct:/docker/5a\n1:name=systemd:/docker/5a\n0::/docker/5a\n"
+
+
+def quota_1(group, quota, period=100000):
+    return {f"{group}/cpu.cfs_quota_us": quota, f"{group}/cpu.cfs_period_us": period}
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("", {}, 64),
+        (JOB_2, {}, 64),
+        (ROOT_2, {"cpu.max": "max 100000"}, 64),
+        (ROOT_2, {"cpu.max": "150000 100000"}, 2),
+        (ROOT_2, {"cpu.max": "5000 100000"}, 1),
+        (ROOT_2, {"cpu.max": "300000 100000"}, 3),
+        (ROOT_2, {"cpu.max": "12800000 100000"}, 64),
+        (JOB_2, {"system.slice/job.scope/cpu.max": "max 100000", "system.slice/cpu.max": "80000 20000"}, 4),
+        (JOB_2, {"system.slice/job.scope/cpu.max": "300000 100000", "system.slice/cpu.max": "500000 100000"}, 3),
+        (JOB_2, {"system.slice/job.scope/cpu.max": "max 100000", "cpu.max": "700000 100000"}, 7),
+        (JOB_2, {"system.slice/other.scope/cpu.max": "100000 100000"}, 64),
+        ("0::/../../pod\n", {"cpu.max": "200000 100000"}, 2),
+        (ALONE_1, quota_1("cpu", -1), 64),
+        (ALONE_1, quota_1("cpu", 250000), 3),
+        (ALONE_1, quota_1("cpuacct", 250000), 64),
+        (DOCKER_1, quota_1("cpu,cpuacct", 90000, 50000), 2),
+        (DOCKER_1, quota_1("cpu/docker/5a", 500000) | quota_1("cpu/docker", 400000) | quota_1("cpu", -1), 4),
+    ],
+)
+def test_a_process_uses_no_more_cores_than_its_quota_and_those_of_the_groups_above(groups, own, files, expected):
+    groups(own, files)
+    assert num_cores() == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ranks", "expected"),
+    [
+        (None, None, 5),
+        ("3", None, 3),
+        (" 4,2", None, 4),
+        ("4,2", "1", 4),
+        ("9", None, 5),
+        *((nothing, None, 5) for nothing in ("", "0", "-2", "many", ",3")),
+        ("1", "2", 5),  # torchrun has set it
+    ],
+)
+def test_omp_num_threads_lowers_the_number_of_cores(groups, monkeypatch, wanted, ranks, expected):
+    groups(ROOT_2, {"cpu.max": "450000 100000"})
+    for name, value in (("OMP_NUM_THREADS", wanted), ("LOCAL_WORLD_SIZE", ranks)):
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert num_cores() == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not say which cores one may use")
+def test_a_process_uses_no_other_cores_than_the_system_gives_it(monkeypatch):
+    monkeypatch.setattr(cores, "_quota", lambda: 4.5)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3, 5})
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert num_cores() == 3
+
+
+@on_linux
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        (ROOT_2, {"memory.max": "max"}, None),
+        (ROOT_2, {"memory.max": "3000000"}, 3000000),
+        (JOB_2, {"system.slice/job.scope/memory.max": "max", "system.slice/memory.max": "2000000"}, 2000000),
+        (DOCKER_1, {"memory/docker/5a/memory.limit_in_bytes": 9223372036854771712}, None),
+        (DOCKER_1, {"memory/memory.limit_in_bytes": 4000000}, 4000000),
+        (DOCKER_1, {"memory/docker/5a/memory.limit_in_bytes": 9000000, "memory/docker/memory.limit_in_bytes": 5}, 5),
+    ],
+)
+def test_a_container_has_the_least_memory_of_its_groups(groups, own, files, expected):
+    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    groups(own, files)
+    assert system.machine_memory() == (expected or installed)
+    assert 0 < system.free_memory() <= (expected or installed)
+
+
+def test_translations_are_made_by_as_many_workers(groups, model_dir, monkeypatch):
+    monkeypatch.setattr(torch_engine, "num_cores", num_cores)
+    groups(ROOT_2, {"cpu.max": "250000 100000"})
+    assert Translator.load(model_dir, "cpu").engine.translators.number == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert Translator.load(model_dir, "cpu").engine.translators.number == 2
+
+
+IN_A_CONTAINER = """
+import sys
+from pathlib import Path
+from transformer_mt.base import cores
+cores.GROUPS, cores.OWN_GROUPS = Path(sys.argv[1]), Path(sys.argv[1], "own")
+from transformer_mt import train
+train.main(sys.argv[2:])
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("quota", "wanted"), [("max", "1"), ("70000", "64"), ("70000", None)])
+def test_training_uses_as_many_threads(tmp_path, experiment, quota, wanted):
+    write(tmp_path / "own", ROOT_2)
+    write(tmp_path / "cpu.max", f"{quota} 100000\n")
+    settings = [f"run_dir={tmp_path / 'run'}", "training.max_steps=1", "training.num_threads=0"]
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    ended = subprocess.run(
+        [sys.executable, "-c", IN_A_CONTAINER, tmp_path, experiment, *settings],
+        env=environment | {"PYTHONPATH": python_path(ROOT)} | ({"OMP_NUM_THREADS": wanted} if wanted else {}),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "CPU, 1 thread, " in ended.stdout
 
 
 def write_process(root, pid, ticks, **children):

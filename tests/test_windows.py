@@ -16,11 +16,7 @@ from transformer_mt.terminal.cli import shown
 
 PACKAGE = ROOT / "transformer_mt"
 ONLY_HERE = "base/system.py"
-ASKS_BEFORE = [
-    ("base/cores.py", "os.sched_getaffinity"),
-    ("base/cores.py", "os.sysconf"),
-    ("base/worker_pool.py", "os.sched_getaffinity"),
-]
+ASKS_BEFORE = [("base/cores.py", "os.sched_getaffinity"), ("base/cores.py", "os.sysconf")]
 
 FORBIDDEN = re.compile(r'[<>:"|?*\\\x00-\x1f]|[. ]$|^(con|prn|aux|nul|com\d|lpt\d)(\.|$)', re.IGNORECASE)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import CorpusError, DirectoryError, EvaluationError
 from transformer_mt.base.languages import KEEP
 from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import counted, cut
-from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import KEPT, REASONS, TextFilters
 from transformer_mt.corpora.opening import sample_of

@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import UserError
 from transformer_mt.base.system import HANGUP
-from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.terminal import cli
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from transformer_mt import COMPILED_PRODUCTS
+from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import UserError
 from transformer_mt.storage.records import processor
 
@@ -69,4 +70,4 @@ def processor_and_load() -> str:
     instructions = torch.backends.cpu.get_cpu_capability()
     if torch.cpu.get_capabilities().get("avx512_vnni"):  # without, int8 is slower by far
         instructions += " with VNNI"
-    return f"{processor()}, {instructions}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before"
+    return f"{processor()}, {instructions}, {num_cores()} cores, load {os.getloadavg()[0]:.1f} before"

@@ -25,7 +25,7 @@ import yaml
 from sentencepiece import SentencePieceProcessor
 
 from benchmarks.environment import SCRIPTS, PeerError, environment_of, own_path
-from transformer_mt.base.worker_pool import num_cores
+from transformer_mt.base.cores import num_cores
 
 _TOKENIZER_LINES = 100_000
 _SAMPLED_EVERY = 0.05  # seconds

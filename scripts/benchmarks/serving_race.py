@@ -32,7 +32,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.environment import SCRIPTS, PeerError, environment_of, own_path, processor_and_load
-from transformer_mt.base.worker_pool import num_cores
+from transformer_mt.base.cores import num_cores
 
 # wrk runs this in each of its threads. A line that has a quote or a backslash is left out of the text before.
 _SCRIPT = """

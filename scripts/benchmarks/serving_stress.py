@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.environment import PeerError, environment_of, own_path, processor_and_load
 from transformer_mt import Translator
+from transformer_mt.base.cores import num_cores
 
 HUNG = 100
 LINES = 300
@@ -121,7 +122,7 @@ async def _run(arguments: argparse.Namespace) -> int:
         "--char-limit",
         "100000",
     ]
-    environment = environment_of(own_path(), os.cpu_count() or 1)
+    environment = environment_of(own_path(), num_cores())
     with Path(os.devnull).open("w") as nothing:
         server = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.PIPE, stderr=nothing, env=environment

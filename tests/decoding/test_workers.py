@@ -18,7 +18,7 @@ from helpers.thorough import thorough
 from helpers.tiny import demo_pairs
 
 from transformer_mt.base.errors import UserError
-from transformer_mt.base.worker_pool import Workers, num_cores
+from transformer_mt.base.worker_pool import Workers
 from transformer_mt.decoding.engine import Sentence
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.search_settings import DecodingConfig
@@ -75,12 +75,6 @@ def test_every_task_is_done_once_and_known_by_its_number(workers, num_tasks):
     tasks = [7 * number + 1 for number in range(num_tasks)]
     found = list(map_unordered(square, tasks, workers))
     assert sorted(found) == [(number, task * task) for number, task in enumerate(tasks)]
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not say which cores one may use")
-def test_a_process_uses_the_cores_it_may_use(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3, 5})
-    assert num_cores() == 3
 
 
 def test_there_is_a_worker_for_each_core_unless_a_number_is_asked_for(model_dir, monkeypatch):

@@ -21,8 +21,9 @@ def process_is_left_as_it_was():
     MATMUL.fp32_precision = precision
 
 
-def test_threads_are_as_many_as_asked_for_and_0_leaves_them():
-    for asked, expected in ((2, 2), (1, 1), (0, 1)):
+def test_threads_are_as_many_as_asked_for_and_0_leaves_them_but_for_those_without_a_core(monkeypatch):
+    for asked, cores, expected in ((2, 1, 2), (0, 3, 2), (0, 2, 2), (0, 1, 1), (0, 2, 1)):
+        monkeypatch.setattr(matmul, "num_cores", lambda number=cores: number)
         set_up_cpu(asked)
         assert torch.get_num_threads() == expected
 

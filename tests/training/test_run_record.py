@@ -3,7 +3,6 @@ the page names every file of an experiment and every field of its records, and n
 """
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -17,6 +16,7 @@ from helpers.messages import says
 from helpers.tiny import ROOT, assert_same_weights, log_records, train_tiny, weights_at
 
 from transformer_mt import average, evaluate
+from transformer_mt.base.cores import num_cores
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.storage.files import own_name
 from transformer_mt.training.distributed import Ranks
@@ -56,7 +56,7 @@ def test_a_start_says_what_it_was(tmp_path):
     assert shlex.split(start["command"]) == sys.orig_argv
     assert (start["from_update"], start["seed"], start["precision"]) == (7, 5, "fp32")
     assert (start["num_ranks"], start["num_threads"], start["gpu"], start["num_gpus"]) == (1, 1, None, 0)
-    assert start["num_cores"] == os.cpu_count()
+    assert start["num_cores"] == num_cores()
     assert len(start["processor"]) > 2
     assert start["versions"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
 

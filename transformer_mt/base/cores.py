@@ -30,11 +30,11 @@ def _own_cores() -> set[int]:
 
 def num_cores() -> int:
     """Return how many cores this process may keep busy: the least of its affinity, its quota and OMP_NUM_THREADS."""
-    affinity = len(_own_cores())
+    numbers = [len(_own_cores()), math.ceil(_quota())]
     wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if not wanted.isdecimal() or os.environ.get("LOCAL_WORLD_SIZE", "1") != "1":  # torchrun sets it to 1 by itself
-        wanted = ""
-    return max(1, min(affinity, math.ceil(_quota()), int(wanted or affinity) or affinity))
+    if wanted.isdecimal() and os.environ.get("LOCAL_WORLD_SIZE", "1") == "1":  # torchrun sets it to 1 by itself
+        numbers.append(int(wanted))
+    return min(number for number in numbers if number > 0)
 
 
 def _quota() -> float:
@@ -60,14 +60,15 @@ def container_memory() -> int:
 def control_groups(controller: str) -> Iterator[Path]:
     """Yield the directories of this process's control groups, from its own up, as far as they can be seen from here.
 
-    Linux has two versions: version 1 has a tree of groups for each controller (cpu, memory), version 2 one for all.
+    Linux has two versions: version 1 has a tree of groups for each controller (memory), or for several (cpu,cpuacct);
+    version 2 has one tree for all.
     """
     for line in text(OWN_GROUPS).splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers or controller in controllers.split(","):
-            root = GROUPS / controller if controllers else GROUPS
-            group = root / path.strip("/")  # seen from inside a container, a path may not exist: then root is the group
-            yield from (each for each in (group, *group.parents) if each.is_relative_to(root))
+            for root in {GROUPS / controllers, GROUPS / controller} if controllers else {GROUPS}:
+                group = root / path.strip("/")  # may not exist inside a container: then root is the group
+                yield from (each for each in (group, *group.parents) if each.is_relative_to(root))
 
 
 class OtherPrograms:

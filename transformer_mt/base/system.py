@@ -12,22 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from transformer_mt.base.cores import container_memory, text
+
 CAN_FORK = sys.platform == "linux"  # on macOS, a forked process may crash in libraries of the system
 
 
 def machine_memory() -> int:
     """Return the machine's memory in bytes, or the limit of the container in which this process runs."""
-    return min(_installed(), _container_limit())
-
-
-def _container_limit() -> int:
-    """Return the limit of this process's control group; if there is none, a number that is larger than any memory."""
-    limit = _text("/sys/fs/cgroup/memory.max").strip()
-    return int(limit) if limit.isdecimal() else sys.maxsize
-
-
-def _text(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8") if Path(path).is_file() else ""
+    return min(_installed(), container_memory())
 
 
 if sys.platform != "win32":
@@ -102,15 +94,15 @@ if sys.platform != "win32":
     def peak_memory() -> int:
         """Return the peak of this process's memory so far, in bytes, without worker processes and GPU memory."""
         # On Linux, ru_maxrss includes memory of the process that started this one; VmHWM counts only this program.
-        if found := re.search(r"^VmHWM:\s*(\d+) kB", _text("/proc/self/status"), re.MULTILINE):
+        if found := re.search(r"^VmHWM:\s*(\d+) kB", text(Path("/proc/self/status")), re.MULTILINE):
             return int(found[1]) * 1024
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024  # in bytes on macOS, in KiB elsewhere
 
     def free_memory() -> int:
         """Return how many bytes of the machine's memory are free for programs, but at most the container's limit."""
-        found = re.search(r"MemAvailable: *(\d+) kB", _text("/proc/meminfo"))
-        return min(int(found[1]) * 1024 if found else _installed(), _container_limit())
+        found = re.search(r"MemAvailable: *(\d+) kB", text(Path("/proc/meminfo")))
+        return min(int(found[1]) * 1024 if found else _installed(), container_memory())
 
     def _installed() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -24,11 +24,6 @@ _TASKS_EACH = 2  # tasks of `map` for each process at a time: the current task a
 _starting = threading.Lock()
 
 
-def num_cores() -> int:
-    """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class Workers(Generic[Task, Result]):
     """Processes that call `work` on many tasks. They start when there are several tasks for the first time.
 

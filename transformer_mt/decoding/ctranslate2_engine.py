@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
+from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import CheckpointError, TranslationError
 from transformer_mt.base.languages import BOS, EOS, PAD
-from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.decoding.engine import (
     WITH_SCORES,
     Engine,

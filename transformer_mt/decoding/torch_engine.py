@@ -14,9 +14,10 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
+from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import BOS, EOS, PAD
-from transformer_mt.base.worker_pool import Workers, num_cores
+from transformer_mt.base.worker_pool import Workers
 from transformer_mt.decoding.constrained_search import constrained_search, ends_word, has_phrases
 from transformer_mt.decoding.constraints import Constraints, Once, Utf8
 from transformer_mt.decoding.engine import (

@@ -20,16 +20,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transformer_mt.base.cores import num_cores
+
 ONEDNN_REFUSES = "could not create a primitive"  # oneDNN's error message when it gets no memory
 
 
 def set_up_cpu(num_threads: int) -> None:
-    """Set up this whole process for fast fp32 on the CPU; `num_threads` 0 keeps PyTorch's number of threads.
+    """Set up this whole process for fast fp32 on the CPU; `num_threads` 0 means one thread per core.
 
     Numbers too small for normal fp32 become 0, freed memory is kept, and oneDNN multiplies matrices.
     """
-    if num_threads:
-        torch.set_num_threads(num_threads)
+    # PyTorch's own number may be lower than that of the cores, as under torchrun.
+    torch.set_num_threads(num_threads or min(torch.get_num_threads(), num_cores()))
     torch.set_flush_denormal(True)
     keep_freed_memory()
     give_matmul_to_onednn()

@@ -72,7 +72,7 @@ class TrainingConfig(Section):
     bytes, for devices without a fast connection such as NVLink, but gradients, and
     each sum of them on the way, are rounded to 8 significant bits."""
     num_threads: int = Field(default=0, ge=0, le=1024)
-    """The number of CPU threads. 0: one per core."""
+    """The number of CPU threads. 0: one per core that the process may use."""
     max_steps: PositiveCount = 100_000
     """The number of updates after which training ends."""
     tokens_per_batch: Tokens = 25_000

@@ -1,11 +1,11 @@
 """The arguments of `evaluate`, the check that they fit together, and the fields about them in scores.json."""
 
 import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import EvaluationError
 from transformer_mt.decoding.loading import EngineOptions
 from transformer_mt.evaluation.metrics import ALL_METRICS, METRICS, MetricName
@@ -38,7 +38,7 @@ def machine(hardware: str, engine: str) -> dict[str, Any]:
     """Return the fields about the machine and the software. `hardware` is the hardware that the engine uses."""
     gpu = None if hardware == "CPU" else hardware
     return {
-        "hardware": {"processor": processor(), "num_cores": os.cpu_count(), "gpu": gpu},
+        "hardware": {"processor": processor(), "num_cores": num_cores(), "gpu": gpu},
         "versions": versions([engine, "sentencepiece", "sacrebleu"]),
     }
 

@@ -15,10 +15,10 @@ from typing import Any, BinaryIO
 from uuid import uuid4
 
 from transformer_mt.base import torchrun
+from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import DirectoryError, TranslationError, UserError
 from transformer_mt.base.remote import RemotePath
 from transformer_mt.base.wording import LineProgress, counted
-from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig

@@ -10,7 +10,7 @@ import uvicorn
 from fastapi import Body, FastAPI
 from sentencepiece import SentencePieceProcessor
 
-from transformer_mt.base.worker_pool import num_cores
+from transformer_mt.base.cores import num_cores
 
 
 def application(directory: Path, beam: int) -> FastAPI:

@@ -22,7 +22,6 @@ are not installed.
 """
 
 import argparse
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,6 +33,7 @@ from benchmarks.gpu_parts import curve, decoding, learning, machine, numerics, p
 from benchmarks.gpu_parts.report import Part, is_finished, measure_part
 from benchmarks.gpu_parts.settings import Settings
 from benchmarks.shapes import SHAPES
+from transformer_mt.base.cores import num_cores
 from transformer_mt.terminal import cli
 
 PARTS: dict[str, Callable[[Settings], Part]] = {
@@ -94,7 +94,7 @@ def settings_of(arguments: argparse.Namespace, work: Path) -> Settings:
         text=tuple(path.absolute() for path in arguments.text),
         model=arguments.model and arguments.model.absolute(),
         rounds=arguments.rounds or (1 if arguments.shape == "tiny" else 2),
-        threads=arguments.threads or (1 if arguments.shape == "tiny" else os.cpu_count() or 1),
+        threads=arguments.threads or (1 if arguments.shape == "tiny" else num_cores()),
         minutes=arguments.minutes,
     )
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import CheckpointError, TrainingError, UserError
 from transformer_mt.base.system import command_line, peak_memory
 from transformer_mt.base.wording import counted, duration, two_decimals
@@ -245,7 +246,7 @@ def _start(progress: Progress, seed: int, device: Device, ranks: Ranks) -> dict[
         "num_ranks": ranks.size,
         "num_threads": torch.get_num_threads(),
         "processor": processor(),
-        "num_cores": os.cpu_count(),
+        "num_cores": num_cores(),
         "gpu": torch.cuda.get_device_name(device.torch_device) if on_gpu else None,
         "num_gpus": ranks.size if on_gpu else 0,
         "versions": versions(PACKAGES) | ({"cuda": torch.version.cuda} if torch.version.cuda else {}),
