@@ -28,6 +28,7 @@ from transformer_mt.terminal import cli
 from transformer_mt.text.tokenizer import Tokenizer
 
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # of the processes that tests start: they run beside each other
 gc.disable()  # until all tests are collected: a fifth of the time would go into looking for cycles
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in `make test &`; the processes of tests would inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)

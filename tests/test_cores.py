@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+from types import SimpleNamespace
 
 import pytest
 from helpers.processes import python_path
@@ -131,6 +133,8 @@ def test_translations_are_made_by_as_many_workers(groups, model_dir, monkeypatch
 
 IN_A_CONTAINER = """
 import sys
+import threading
+from types import SimpleNamespace
 from pathlib import Path
 from transformer_mt.base import cores
 cores.GROUPS, cores.OWN_GROUPS = Path(sys.argv[1]), Path(sys.argv[1], "own")
@@ -249,3 +253,103 @@ def test_a_busy_core_is_taken_by_others_except_for_what_a_child_does(beside):
     )
     others, children = map(float, ended.stdout.split())
     assert others > 0.7 if beside == "orphan" else others + children < 1.25 and children > 0.05
+
+
+CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+
+needs_two_cores = pytest.mark.skipif(num_cores() < 2, reason="one core needs no threads that wait for each other")
+
+
+@on_linux
+@pytest.mark.parametrize(
+    ("threads", "variables", "starts"),
+    [(2, {}, True), (1, {}, False), *((2, {name: "1"}, False) for name in CHOSEN)],
+)
+def test_threads_are_watched_once_if_several_wait_and_the_user_has_not_chosen_how(
+    monkeypatch, threads, variables, starts
+):
+    for name in CHOSEN:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    is_over, started = threading.Event(), []
+    monkeypatch.setattr(cores._Watch, "run", lambda watch: started.append(watch) or is_over.wait())
+    for _ in range(2):
+        cores.sleep_beside_others(threads)
+    is_over.set()
+    for watch in started:
+        watch.join()
+    assert len(started) == starts
+
+
+def test_threads_sleep_as_soon_as_others_take_cores_and_until_they_have_not_for_a_while(monkeypatch):
+    taken = iter([None, 0.1, 0.29, 0.5, *[0.0] * 5, 2.0, *[0.0] * 7, 0.0, 1.0])
+    asleep, seen = [False], []
+
+    class Crowd:
+        def __init__(self):
+            asleep[0] = True
+
+        def dissolve(self):
+            asleep[0] = False
+
+    monkeypatch.setattr(cores, "OtherPrograms", lambda: SimpleNamespace(cores=lambda: next(taken)))
+    monkeypatch.setattr(cores, "Crowd", Crowd)
+    monkeypatch.setattr("time.sleep", lambda seconds: seen.append(asleep[0]))
+    with pytest.raises(StopIteration):
+        cores._Watch().run()
+    assert seen == [*[False] * 4, *[True] * 12, *[False] * 3, True][: len(seen)]
+    assert len(seen) == 20
+
+
+SPINNING = """
+import os, signal, subprocess, sys, time
+import torch
+from transformer_mt.base import cores
+
+numbers = torch.ones(1 << 16)
+
+def spun():
+    '''The processor time in ms that other threads than this one have used after each of 50 short steps.'''
+    before = time.process_time() - time.thread_time()
+    for _ in range(50):
+        numbers.add(1)
+        time.sleep(0.01)
+    return 20 * (time.process_time() - time.thread_time() - before)
+
+torch.set_num_threads(2)
+awake = spun()
+"""
+CROWDED = """
+crowd = cores.Crowd()
+time.sleep(0.1)
+asleep = spun()
+crowd.dissolve()
+print(awake, asleep, spun())
+"""
+WATCHED = """
+start = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'while True: pass'], stdout=2).pid)"
+not_a_child = int(subprocess.run([sys.executable, "-c", start], stdout=subprocess.PIPE, check=True).stdout)
+cores.sleep_beside_others(2)
+try:
+    for _ in range(60):
+        time.sleep(0.5)
+        if (asleep := spun()) < 0.2 * awake:
+            break
+finally:
+    os.kill(not_a_child, signal.SIGKILL)
+print(awake, asleep, awake)
+"""
+
+
+@needs_two_cores
+@on_linux
+@pytest.mark.parametrize("then", [CROWDED, pytest.param(WATCHED, marks=pytest.mark.thorough)])
+def test_threads_that_wait_sleep_beside_others_and_spin_otherwise(then):
+    environment = {name: value for name, value in os.environ.items() if name not in (*CHOSEN, "OMP_NUM_THREADS")}
+    ended = subprocess.run(
+        [sys.executable, "-c", SPINNING + then], env=environment, check=True, capture_output=True, text=True, cwd=ROOT
+    )
+    awake, asleep, afterwards = map(float, ended.stdout.split())
+    assert asleep < 0.2 * awake
+    assert afterwards > 0.5 * awake

@@ -1,8 +1,10 @@
 """The processor's cores: how many this process may use, whether others use them, and how its threads wait."""
 
+import ctypes
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +79,11 @@ class OtherPrograms:
     def __init__(self) -> None:
         self._before = self._counted()
 
+    @property
+    def are_visible(self) -> bool:
+        """Whether the system says how busy its cores are."""
+        return self._before[1] != 0
+
     def cores(self) -> float | None:
         """Return the mean number of cores since the last call, or since this object was made.
 
@@ -111,3 +118,66 @@ def _ticks_of(pid: int) -> int:
         threads = []
     children = " ".join(text(directory / "task" / thread / "children") for thread in threads).split()
     return sum(map(int, columns[11:15])) + sum(_ticks_of(int(child)) for child in children)
+
+
+def sleep_beside_others(num_threads: int) -> None:
+    """From now on, let the threads of this process sleep while they wait, as long as other programs take cores.
+
+    PyTorch's threads share each small step and wait for each other after it. GNU's OpenMP lets a waiting thread spin
+    for milliseconds, because waking a thread takes as long as many of these steps. But a thread that spins for another
+    one, from which a program has taken the core, takes time from both: then training may need 40 times as long.
+    Does nothing on other systems, and if the user has chosen how OpenMP's threads wait.
+    """
+    chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
+    is_watched = any(isinstance(thread, _Watch) for thread in threading.enumerate())
+    if num_threads > 1 and not chosen and not is_watched and OtherPrograms().are_visible and _gnu_openmp():
+        _Watch().start()
+
+
+def _gnu_openmp() -> "ctypes.CDLL | None":
+    """Return the libraries that PyTorch has loaded, if GNU's OpenMP is among them."""
+    loaded = ctypes.CDLL(None)
+    return loaded if hasattr(loaded, "GOMP_parallel") else None
+
+
+class _Watch(threading.Thread):
+    """Looks twice a second whether other programs take cores."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+
+    def run(self) -> None:
+        others, num_quiet = OtherPrograms(), 0
+        crowd: Crowd | None = None
+        while True:
+            time.sleep(WATCHED_EVERY)
+            num_quiet = 0 if (others.cores() or 0.0) > MOST_TAKEN else num_quiet + 1
+            if num_quiet == 0 and crowd is None:
+                crowd = Crowd()
+            elif num_quiet >= QUIET and crowd is not None:
+                crowd.dissolve()
+                crowd = None
+
+
+class Crowd:
+    """More threads than cores, which do nothing. As long as they exist, all threads of this process wait asleep.
+
+    Then GNU's OpenMP lets a waiting thread spin 100 rounds instead of 300,000 (GOMP_SPINCOUNT in its manual).
+    """
+
+    def __init__(self) -> None:
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._gather, daemon=True)
+        self._thread.start()
+
+    def _gather(self) -> None:
+        """Start a team of threads, which exists as long as the thread that has started it."""
+        if openmp := _gnu_openmp():
+            does_nothing = ctypes.cast(openmp.labs, ctypes.c_void_p)
+            openmp.GOMP_parallel(does_nothing, None, len(_own_cores()) + 1, 0)
+        self._is_over.wait()
+
+    def dissolve(self) -> None:
+        """End the threads."""
+        self._is_over.set()
+        self._thread.join()
