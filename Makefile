@@ -28,9 +28,10 @@ DOCS_READY := $(VENV)/.installed-docs
 SIDE_BY_SIDE := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 endif
 
-# uv installs faster than pip, but is not on every machine.
+# uv installs faster than pip, but is not on every machine. Neither compiles bytecode: Python compiles what it imports, and
+# most of what is installed is never imported.
 UV := $(shell command -v uv 2>/dev/null)
-INSTALL = $(if $(UV),uv pip install --python $(PY),$(PY) -m pip install) -c constraints.txt
+INSTALL = $(if $(UV),uv pip install --python $(PY),$(PY) -m pip install --no-compile) -c constraints.txt
 
 # Installs the package with the extras $(1), such as [dev]. PyTorch's own index has other packages, too, in old versions:
 # so the build TORCH comes first, without what it needs, and the next command finds that it is a tested version.
