@@ -1,29 +1,32 @@
 """Measures the model on sentences that it is not trained on."""
 
 import math
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
-from transformer_mt.base.errors import CorpusError, TranslationError
-from transformer_mt.base.languages import PAD
+from transformer_mt.base.errors import CorpusError, TranslationError, UserError
 from transformer_mt.base.wording import two_decimals
-from transformer_mt.batches.batching import Batch, ordered_batches
-from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.base.worker_pool import num_cores
+from transformer_mt.batches.batching import ordered_batches
+from transformer_mt.batches.encoded import EncodedCorpus, sentences_of
 from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.corpora.text_files import read_lines
-from transformer_mt.decoding.constraints import Constraints, Utf8
-from transformer_mt.decoding.engine import Sentence
-from transformer_mt.decoding.sampling import greedy
+from transformer_mt.decoding.engine import Sentence, Wanted, positions_per_batch
+from transformer_mt.decoding.hypothesis import Hypothesis
+from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.evaluation.metrics import check_tokeniser, corpus_score
-from transformer_mt.inference.cuda_graphs import for_search
-from transformer_mt.kernels.device import Device, on_device, on_host
-from transformer_mt.kernels.matmul import Matmul
+from transformer_mt.kernels.device import Device, on_host
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.model_settings import ModelConfig
@@ -32,7 +35,7 @@ from transformer_mt.settings.training_settings import VALIDATION_METRICS, Traini
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks, whole_parameters
 from transformer_mt.training.learning import BatchLoss, Learner
-from transformer_mt.training.out_of_memory import Room
+from transformer_mt.training.out_of_memory import Room, is_out_of_memory
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ def perplexity(nll: float) -> float:
 
 
 EXAMPLE = 100  # characters of each side
+FEW = 64  # sentences: to start processes takes longer than to translate so few in this one
 
 LEAST_BLEU = 1.0
 """A BLEU below this is chance: one sentence of the validation set with four right words in a row can make it."""
@@ -200,50 +204,62 @@ def _validate_share(
     model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks
 ) -> tuple[float, int, dict[int, str]]:
     """This rank's share: the sum of the nll in nats, the number of its tokens, and the translations by pair."""
-    loss = BatchLoss(model, device, smoothing=0.0, compiled=False)
+    loss, room = BatchLoss(model, device, smoothing=0.0, compiled=False), Room()
     nlls, tokens = [torch.zeros((), device=device.torch_device)], 0
-    translations: dict[int, str] = {}
-    searched = searched_form(model, device)
-    tokenizer, room = validation.tokenizer, Room()
-    utf8 = Utf8.of(tokenizer.target_pieces(range(tokenizer.target_vocab_size)), device.torch_device)
 
-    def measured(parts: Iterable[MicroBatch]) -> list[tuple[Tensor, dict[int, str]]]:
-        return [(loss(part).nll, _translated(searched, device, validation, utf8, part)) for part in parts]
+    def measured(parts: Iterable[MicroBatch]) -> list[Tensor]:
+        return [loss(part).nll for part in parts]
 
     for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):
         tokens += batch.num_labels
-        for nll, texts in room.fit([batch], measured, loss, device):
-            nlls.append(nll)
-            translations |= texts
-    (nll_of_parts,) = on_host(torch.stack(nlls))  # the host waits for a GPU once, and otherwise only for words
-    return sum(nll_of_parts.tolist()), tokens, translations
+        nlls += room.fit([batch], measured, loss, device)
+    (nll_of_parts,) = on_host(torch.stack(nlls))  # the host waits for a GPU once
+    return sum(nll_of_parts.tolist()), tokens, _translate_share(model, device, validation, ranks)
 
 
-def searched_form(model: Seq2Seq, device: Device) -> Seq2Seq:
-    """The model in its faster form for search, with its current weights, if it has one in this precision."""
-    is_fp32 = device.dtype == torch.float32
-    if not model.faster_forms or not (is_fp32 or device.torch_device.type == "cuda"):
-        return model
-    try:
-        return for_search(model, Matmul(None if is_fp32 else device.dtype), device.torch_device)
-    except TranslationError:
-        return model
-
-
-def _translated(
-    model: Seq2Seq, device: Device, validation: ValidationSet, utf8: Utf8 | None, batch: MicroBatch
-) -> dict[int, str]:
-    """The greedy translations of those pairs of a padded batch, on the CPU, that are to be translated, by pair."""
-    assert isinstance(batch, Batch)
-    wanted_B = batch.pairs_B < validation.num_decoded
-    if not wanted_B.any():
+def _translate_share(model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks) -> dict[int, str]:
+    """The greedy translations, by pair, of this rank's share of the sentences that are to be translated."""
+    pairs = np.arange(ranks.rank, validation.num_decoded, ranks.size)
+    if not pairs.size:
         return {}
-    source_BS = batch.source_BS[wanted_B]
-    sentences = [Sentence([i for i in ids if i != PAD]) for ids in source_BS.tolist()]
-    limits = [each.max_length(validation.max_extra_length, validation.max_positions) for each in sentences]
-    source_BS = on_device(source_BS, device.torch_device)
-    with device.autocast():
-        found = greedy(model, source_BS, Constraints(limits, utf8=utf8), DecodingConfig(beam_size=1), scores=False)
+    sentences = [Sentence(ids) for ids in sentences_of(validation.corpus.source, pairs)]
+    decoding = DecodingConfig(beam_size=1, max_extra_length=validation.max_extra_length)
+    positions = positions_per_batch(decoding, 1, on_gpu=device.torch_device.type == "cuda")
+    workers = 1 if len(sentences) < FEW else min(torch.get_num_threads(), max(1, num_cores() // ranks.local_size))
+    while True:
+        decoding = decoding.model_copy(update={"tokens_per_batch": positions})
+        try:
+            found = _greedy(model, device, validation, sentences, decoding, workers)
+            break
+        except (UserError, RuntimeError, MemoryError) as error:
+            may_fit = positions > 1 and not isinstance(error, UserError) and is_out_of_memory(error)
+            if workers == 1 and not may_fit:
+                raise
+            reason = str(error) or type(error).__name__
+        workers, positions = 1, max(1, positions // 2)
+        tqdm.write(f"warning: translating the validation set again, in smaller batches ({reason})", file=sys.stderr)
+        device.give_back()
     # If its numbers are not finite, a sentence has no translation: training continues, with lower scores.
-    texts = [validation.tokenizer.decode_target(hypothesis.tokens) if hypothesis else "" for hypothesis in found]
-    return dict(zip(batch.pairs_B[wanted_B].tolist(), texts, strict=True))
+    decode = validation.tokenizer.decode_target
+    return {pair: decode(best[0].tokens) if best else "" for pair, best in zip(pairs.tolist(), found, strict=True)}
+
+
+def _greedy(
+    model: Seq2Seq,
+    device: Device,
+    validation: ValidationSet,
+    sentences: Sequence[Sentence],
+    decoding: DecodingConfig,
+    workers: int,
+) -> list[list[Hypothesis]]:
+    """Search as `translate` does, with the current weights: on a CPU in fp32, whatever the precision of training."""
+    if device.torch_device.type == "cpu":
+        device = replace(device, dtype=torch.float32)
+    pieces = validation.tokenizer.target_pieces(range(validation.tokenizer.target_vocab_size))
+    engine_of = partial(TorchEngine, model, validation.max_positions, device, workers=workers, target_pieces=pieces)
+    try:
+        engine = engine_of(plain=not model.faster_forms)
+    except TranslationError:  # the model has no form for search in this precision
+        engine = engine_of(plain=True)
+    with closing(engine), device.autocast():
+        return engine.translate(sentences, decoding, Wanted(scores=False))
