@@ -31,6 +31,7 @@ from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig
+from transformer_mt.settings.section import fingerprint
 from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig, ValidationMetric
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks, whole_parameters
@@ -62,6 +63,7 @@ def perplexity(nll: float) -> float:
 
 
 EXAMPLE = 100  # characters of each side
+GREEDY = DecodingConfig(beam_size=1)
 FEW = 64  # sentences: to start processes takes longer than to translate so few in this one
 
 LEAST_BLEU = 1.0
@@ -78,6 +80,8 @@ class ValidationScores:
     """The first source and its translation: people see the model learn."""
     others: Mapping[str, "ValidationScores"] = field(default_factory=dict)
     """Those of the further validation sets, by their names in the configuration."""
+    way: str = ""
+    """How they were measured in training (`way_of_validation`)."""
 
     def __getitem__(self, metric: ValidationMetric) -> float:
         return self.values[metric]
@@ -115,14 +119,9 @@ class ValidationScores:
 
     def record(self) -> dict[str, float]:
         """The record for log.jsonl."""
-        likelihood = {"valid_nll": self["nll"], "valid_perplexity": perplexity(self["nll"])}
-        of_all = {f"valid_{metric}": value for metric, value in self.values.items()}
-        of_others = {
-            f"valid_{metric}_{name}": value
-            for name, each in self.others.items()
-            for metric, value in each.values.items()
-        }
-        return likelihood | of_all | of_others | {"valid_seconds": self.seconds}
+        sets = {"": self.values} | {f"_{name}": each.values for name, each in self.others.items()}
+        found = {f"valid_{metric}{name}": value for name, each in sets.items() for metric, value in each.items()}
+        return found | {"valid_perplexity": perplexity(self["nll"]), "valid_seconds": self.seconds}
 
 
 def shown_metrics(chosen: ValidationMetric) -> list[ValidationMetric]:
@@ -172,7 +171,13 @@ def validate(learner: Learner, validation: Sequence[ValidationSet], ranks: Ranks
     with learner.average.in_place_of_the_weights(), whole_parameters(learner.loss):
         scores = validate_model(learner.model, learner.device, validation, ranks)
     learner.loss.train()
-    return scores
+    return replace(scores, way=way_of_validation(validation, averaged=bool(learner.average.averages)))
+
+
+def way_of_validation(validation: Sequence[ValidationSet], *, averaged: bool) -> str:
+    """A hash of all that decides scores besides the text and the weights, or the moving `averaged` ones."""
+    sets = [(each.name, each.target_language, each.max_extra_length, each.num_decoded) for each in validation]
+    return fingerprint(str((sets, averaged)))
 
 
 def validate_model(
@@ -189,12 +194,14 @@ def _validate_on(validation: ValidationSet, model: Seq2Seq, device: Device, rank
     shares = ranks.gather(_validate_share(model, device, validation, ranks))
     found = {pair: text for _, _, translations in shares for pair, text in translations.items()}
     hypotheses, references = [found[pair] for pair in range(num_decoded)], validation.references[:num_decoded]
-    values: dict[ValidationMetric, float] = {}
-    for metric in VALIDATION_METRICS:
-        if metric == "nll":
-            values[metric] = sum(nll for nll, _, _ in shares) / sum(tokens for _, tokens, _ in shares)
-        else:
-            values[metric] = corpus_score(metric, hypotheses, references, validation.target_language)
+    nll, language = (
+        sum(nll for nll, _, _ in shares) / sum(tokens for _, tokens, _ in shares),
+        validation.target_language,
+    )
+    values = {
+        metric: nll if metric == "nll" else corpus_score(metric, hypotheses, references, language)
+        for metric in VALIDATION_METRICS
+    }
     example = f"{validation.first_source[:EXAMPLE]} → {hypotheses[0][:EXAMPLE]}"
     return ValidationScores(values, time.perf_counter() - began, example)
 
@@ -223,17 +230,15 @@ def _translate_share(model: Seq2Seq, device: Device, validation: ValidationSet, 
     if not pairs.size:
         return {}
     sentences = [Sentence(ids) for ids in sentences_of(validation.corpus.source, pairs)]
-    decoding = DecodingConfig(beam_size=1, max_extra_length=validation.max_extra_length)
-    positions = positions_per_batch(decoding, 1, on_gpu=device.torch_device.type == "cuda")
     workers = 1 if len(sentences) < FEW else min(torch.get_num_threads(), max(1, num_cores() // ranks.local_size))
+    positions = positions_per_batch(GREEDY, 1, on_gpu=device.torch_device.type == "cuda")
     while True:
-        decoding = decoding.model_copy(update={"tokens_per_batch": positions})
         try:
-            found = _greedy(model, device, validation, sentences, decoding, workers)
+            found = _greedy(model, device, validation, sentences, workers, positions)
             break
         except (UserError, RuntimeError, MemoryError) as error:
-            may_fit = positions > 1 and not isinstance(error, UserError) and is_out_of_memory(error)
-            if workers == 1 and not may_fit:
+            has_no_room = not isinstance(error, UserError) and is_out_of_memory(error)
+            if workers == 1 and not (has_no_room and positions > 1):
                 raise
             reason = str(error) or type(error).__name__
         workers, positions = 1, max(1, positions // 2)
@@ -245,12 +250,7 @@ def _translate_share(model: Seq2Seq, device: Device, validation: ValidationSet, 
 
 
 def _greedy(
-    model: Seq2Seq,
-    device: Device,
-    validation: ValidationSet,
-    sentences: Sequence[Sentence],
-    decoding: DecodingConfig,
-    workers: int,
+    model: Seq2Seq, device: Device, validation: ValidationSet, sentences: list[Sentence], workers: int, positions: int
 ) -> list[list[Hypothesis]]:
     """Search as `translate` does, with the current weights: on a CPU in fp32, whatever the precision of training."""
     if device.torch_device.type == "cpu":
@@ -261,5 +261,6 @@ def _greedy(
         engine = engine_of(plain=not model.faster_forms)
     except TranslationError:  # the model has no form for search in this precision
         engine = engine_of(plain=True)
+    limits = {"tokens_per_batch": positions, "max_extra_length": validation.max_extra_length}
     with closing(engine), device.autocast():
-        return engine.translate(sentences, decoding, Wanted(scores=False))
+        return engine.translate(sentences, GREEDY.model_copy(update=limits), Wanted(scores=False))
