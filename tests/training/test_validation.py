@@ -240,7 +240,7 @@ def test_a_batch_that_does_not_fit_into_memory_is_split_and_the_scores_stay_the_
     assert split.values == pytest.approx(whole.values, rel=1e-5)
     assert split.example == whole.example
     said = capsys.readouterr().err
-    assert "translating the validation set again, in smaller batches (MemoryError)" in said and "micro-batch" in said
+    assert "translating the validation set again in smaller batches: MemoryError()" in said and "micro-batch" in said
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
 from transformer_mt.base.errors import CorpusError, TranslationError, UserError
@@ -20,7 +18,6 @@ from transformer_mt.base.wording import two_decimals
 from transformer_mt.base.worker_pool import num_cores
 from transformer_mt.batches.batching import ordered_batches
 from transformer_mt.batches.encoded import EncodedCorpus, sentences_of
-from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.engine import Sentence, Wanted, positions_per_batch
 from transformer_mt.decoding.hypothesis import Hypothesis
@@ -149,19 +146,14 @@ def load_validation(
             )
         _, language = corpus.languages_of(text)
         check_tokeniser(language)  # an error now is better than one at the first validation
-        read = ValidationSet(
+        name, first_source = (
             split.removeprefix("valid").removeprefix("/"),
-            encoded,
-            next(iter(read_lines(data_dir / f"{split}.source.txt"))),
-            references,
-            tokenizer,
-            language,
-            decoding.max_extra_length,
-            model.max_positions,
-            training.tokens_per_batch,
-            min(training.valid_sentences or len(references), len(references)),
+            next(read_lines(data_dir / f"{split}.source.txt")),
         )
-        found.append(read)
+        limits = decoding.max_extra_length, model.max_positions, training.tokens_per_batch
+        num_decoded = min(training.valid_sentences or len(references), len(references))
+        texts = encoded, first_source, references
+        found.append(ValidationSet(name, *texts, tokenizer, language, *limits, num_decoded))
     return found
 
 
@@ -188,16 +180,15 @@ def validate_model(
     return replace(first, others={each.name: scores for each, scores in zip(validation[1:], others, strict=True)})
 
 
+@torch.no_grad()
 def _validate_on(validation: ValidationSet, model: Seq2Seq, device: Device, ranks: Ranks) -> ValidationScores:
-    """The likelihood of all pairs, and the scores of greedy translations. Each rank takes its share of the batches."""
-    began, num_decoded = time.perf_counter(), validation.num_decoded
-    shares = ranks.gather(_validate_share(model, device, validation, ranks))
-    found = {pair: text for _, _, translations in shares for pair, text in translations.items()}
+    """The likelihood of all pairs, and the scores of greedy translations. Each rank takes its share of both."""
+    began, num_decoded, language = time.perf_counter(), validation.num_decoded, validation.target_language
+    nll_of_share = _nll_of_share(model, device, validation, ranks)
+    shares = ranks.gather((nll_of_share, _translate_share(model, device, validation, ranks)))
+    nll = sum(nll for nll, _ in shares) / validation.corpus.target.num_tokens
+    found = {pair: text for _, texts in shares for pair, text in texts.items()}
     hypotheses, references = [found[pair] for pair in range(num_decoded)], validation.references[:num_decoded]
-    nll, language = (
-        sum(nll for nll, _, _ in shares) / sum(tokens for _, tokens, _ in shares),
-        validation.target_language,
-    )
     values = {
         metric: nll if metric == "nll" else corpus_score(metric, hypotheses, references, language)
         for metric in VALIDATION_METRICS
@@ -206,22 +197,14 @@ def _validate_on(validation: ValidationSet, model: Seq2Seq, device: Device, rank
     return ValidationScores(values, time.perf_counter() - began, example)
 
 
-@torch.no_grad()
-def _validate_share(
-    model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks
-) -> tuple[float, int, dict[int, str]]:
-    """This rank's share: the sum of the nll in nats, the number of its tokens, and the translations by pair."""
+def _nll_of_share(model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks) -> float:
+    """The sum of the nll of this rank's share of the pairs, in nats, in the precision of training."""
     loss, room = BatchLoss(model, device, smoothing=0.0, compiled=False), Room()
-    nlls, tokens = [torch.zeros((), device=device.torch_device)], 0
-
-    def measured(parts: Iterable[MicroBatch]) -> list[Tensor]:
-        return [loss(part).nll for part in parts]
-
+    nlls = [torch.zeros((), device=device.torch_device)]
     for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):
-        tokens += batch.num_labels
-        nlls += room.fit([batch], measured, loss, device)
+        nlls += room.fit([batch], lambda parts: [loss(part).nll for part in parts], loss, device)
     (nll_of_parts,) = on_host(torch.stack(nlls))  # the host waits for a GPU once
-    return sum(nll_of_parts.tolist()), tokens, _translate_share(model, device, validation, ranks)
+    return float(sum(nll_of_parts.tolist()))
 
 
 def _translate_share(model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks) -> dict[int, str]:
@@ -237,12 +220,10 @@ def _translate_share(model: Seq2Seq, device: Device, validation: ValidationSet, 
             found = _greedy(model, device, validation, sentences, workers, positions)
             break
         except (UserError, RuntimeError, MemoryError) as error:
-            has_no_room = not isinstance(error, UserError) and is_out_of_memory(error)
-            if workers == 1 and not (has_no_room and positions > 1):
+            if workers == 1 and (isinstance(error, UserError) or positions == 1 or not is_out_of_memory(error)):
                 raise
-            reason = str(error) or type(error).__name__
+            tqdm.write(f"warning: translating the validation set again in smaller batches: {error!r}", file=sys.stderr)
         workers, positions = 1, max(1, positions // 2)
-        tqdm.write(f"warning: translating the validation set again, in smaller batches ({reason})", file=sys.stderr)
         device.give_back()
     # If its numbers are not finite, a sentence has no translation: training continues, with lower scores.
     decode = validation.tokenizer.decode_target
@@ -262,5 +243,5 @@ def _greedy(
     except TranslationError:  # the model has no form for search in this precision
         engine = engine_of(plain=True)
     limits = {"tokens_per_batch": positions, "max_extra_length": validation.max_extra_length}
-    with closing(engine), device.autocast():
+    with device.autocast():
         return engine.translate(sentences, GREEDY.model_copy(update=limits), Wanted(scores=False))
