@@ -38,11 +38,12 @@ from transformer_mt.training.run.candidates import (
     best_of,
     find_candidates,
     initial_scores,
+    scores_of_training,
     validate_candidates,
 )
 from transformer_mt.training.run.checkpoint import added_pieces, check_settings, check_tokenizer, load_progress
 from transformer_mt.training.run.run_log import check_same_data
-from transformer_mt.training.run.validation import ValidationScores, load_validation, shown_metrics
+from transformer_mt.training.run.validation import ValidationScores, load_validation, shown_metrics, way_of_validation
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -159,7 +160,10 @@ def _validate(
     names += "".join(f"  {f'{name} BLEU':>{size}}" for name, size in others.items())
     print(f"{'on the validation set':{width}}{names}", flush=True)
     scores = []
-    all_of = validate_candidates(candidates, config.model, validation, device)
+    # A single candidate is compared with no other, so its scores may come from training.
+    way = way_of_validation(validation, averaged=candidates[0].of_updates)
+    known = scores_of_training(candidates[0], way) if len(candidates) == 1 else None
+    all_of = [known] if known else validate_candidates(candidates, config.model, validation, device)
     for candidate, found in zip(candidates, all_of, strict=True):
         scores.append(found)
         values = "".join(f"  {found.shown(name):>{size}}" for name, size in columns.items())

@@ -29,7 +29,7 @@ from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run import candidates
 from transformer_mt.training.run.candidates import Candidate, best_of, find_candidates
-from transformer_mt.training.run.checkpoint import MODEL, Tensors, load_progress, save_checkpoint
+from transformer_mt.training.run.checkpoint import MODEL, STATE, Tensors, load_progress, save_checkpoint
 from transformer_mt.training.run.validation import ValidationScores
 
 MODEL_FILES = {"model.safetensors", "config.yaml", "tokenizer.model", "training_lines.json"}
@@ -99,6 +99,62 @@ def test_a_checkpoint_is_validated_as_training_validated_it_and_all_scores_are_p
     for row, (name, found) in zip(rows, validation_of(run).items(), strict=True):
         assert row.startswith(name)
         assert row.split()[-2:] == [f"{math.exp(found['nll']):.2f}", f"{found['bleu']:.1f}"]
+
+
+@pytest.fixture
+def validated(monkeypatch):
+    """What was validated since, once for each time."""
+    found, validate = [], candidates.validate_model
+
+    def noted(*arguments):
+        found.append(arguments)
+        return validate(*arguments)
+
+    monkeypatch.setattr(candidates, "validate_model", noted)
+    return found
+
+
+def test_a_single_candidate_is_not_validated_again(run, validated, capsys):
+    average.main([str(run)])
+    _, _, row, _ = capsys.readouterr().out.splitlines()
+    scores = validation_of(run)[ALONE]
+    assert len(validated) == 2
+    average.main([str(run), "checkpoints=1"])
+    heading, *rows, last = capsys.readouterr().out.splitlines()
+    assert len(validated) == 2, "of which this is none"
+    assert heading.startswith("on the validation set") and "perplexity" in heading
+    assert [each.split() for each in rows] == [row.split()]
+    assert validation_of(run) == {ALONE: scores}
+    assert f"{ALONE}, the best of these by perplexity" in last
+
+
+@pytest.mark.parametrize(
+    "edit", ["max_extra_length: 3", *thorough("valid_sentences: 5", "target_language: fr", "average_decay: 0.5")]
+)
+def test_a_single_candidate_is_validated_again_if_it_would_be_in_another_way(run, validated, edit):
+    config, (key, _) = run / "config.yaml", edit.split(": ")
+    config.write_text(re.sub(rf"(?m)\b{key}: .*$", edit, config.read_text()))
+    average.main([str(run), "checkpoints=1", "choose=last"])
+    assert len(validated) == (1 if key != "average_decay" else 0), "training had no average, whatever the file says now"
+
+
+def test_a_single_checkpoint_is_validated_if_training_validated_other_weights(run, validated):
+    path = checkpoint_path(run, 12)
+    state = json.loads((path / STATE).read_text("utf-8"))
+    state["progress"]["validated"]["step"] = 8
+    (path / STATE).write_text(json.dumps(state), encoding="utf-8")
+    renew_sums(path)
+    average.main([str(run), "checkpoints=1"])
+    assert len(validated) == 1
+
+
+@pytest.mark.thorough
+def test_with_a_moving_average_a_checkpoint_alone_is_validated_because_training_validated_the_average(
+    experiment, tmp_path, validated
+):
+    run = train_tiny(experiment, tmp_path / "run", "training.average_decay=0.9", "training.metric=nll")
+    average.main([str(run), "checkpoints=1", "choose=last"])
+    assert len(validated) == len(validation_of(run)) == 1
 
 
 def test_each_score_is_printed_before_the_next_candidate_is_validated(run, capsys, monkeypatch):

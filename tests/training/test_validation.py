@@ -2,9 +2,13 @@
 
 import copy
 import math
+import multiprocessing
+import os
+import signal
 from dataclasses import replace
 from typing import get_args
 
+import numpy as np
 import pytest
 import torch
 from helpers.thorough import thorough, thorough_rows
@@ -13,15 +17,16 @@ from helpers.untrained import LONG_LINES
 from torch.nn import functional as F
 
 from transformer_mt.base.languages import BOS, EOS
-from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.base.system import CAN_FORK
+from transformer_mt.batches.encoded import EncodedCorpus, encoded_text, sentences_of
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.inference.fast import build_model
 from transformer_mt.inference.frozen import FrozenTransformer
-from transformer_mt.kernels.device import Device, choose_device
-from transformer_mt.settings.model_settings import RnnConfig, TransformerConfig
+from transformer_mt.kernels.device import choose_device
+from transformer_mt.settings.model_settings import RnnConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig
 from transformer_mt.text.tokenizer import Tokenizer
@@ -29,7 +34,7 @@ from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.run import validation as run_validation
-from transformer_mt.training.run.validation import ValidationSet, load_validation, perplexity, searched_form, validate
+from transformer_mt.training.run.validation import FEW, ValidationSet, load_validation, perplexity, validate
 
 DEVICE = choose_device("cpu", "fp32")
 
@@ -88,8 +93,8 @@ def translations(model, config, validation, directory):
     return translations
 
 
-def scores(model, validation, config, smoothing=0.1):
-    loss = BatchLoss(model, DEVICE, smoothing, False).train()
+def scores(model, validation, config, smoothing=0.1, device=DEVICE):
+    loss = BatchLoss(model, device, smoothing, False).train()
     learner = Learner(loss, build_optimizer(model, config.training), MovingAverage(model, 0))
     return validate(learner, [validation], Ranks())
 
@@ -212,30 +217,117 @@ def test_the_moving_average_is_validated_where_there_is_one_and_the_weights_are_
 
 @pytest.mark.thorough
 def test_a_batch_that_does_not_fit_into_memory_is_split_and_the_scores_stay_the_same(
-    model, validation, config, monkeypatch
+    model, validation, config, monkeypatch, capsys
 ):
-    whole, sizes, search = scores(model, validation, config), [], run_validation.greedy
+    whole, sizes, losses = scores(model, validation, config), [], BatchLoss.forward
 
-    def greedy_within_memory(model, source_BS, *arguments, **options):
-        sizes.append(len(source_BS))
-        if len(source_BS) > 3:
+    def searched_within_memory(self, task):
+        sizes.append(len(task[0]))
+        if len(task[0]) > 3:
             raise MemoryError
-        return search(model, source_BS, *arguments, **options)
+        return search(self, task)
 
-    monkeypatch.setattr(run_validation, "greedy", greedy_within_memory)
+    def loss_within_memory(self, batch):
+        if len(batch.pairs_B) > 3:
+            raise MemoryError
+        return losses(self, batch)
+
+    search = TorchEngine._translate_batch
+    monkeypatch.setattr(TorchEngine, "_translate_batch", searched_within_memory)
+    monkeypatch.setattr(BatchLoss, "forward", loss_within_memory)
     split = scores(model, validation, config)
     assert max(sizes) > 3 and min(sizes) <= 3
     assert split.values == pytest.approx(whole.values, rel=1e-5)
     assert split.example == whole.example
+    said = capsys.readouterr().err
+    assert "translating the validation set again in smaller batches: MemoryError()" in said and "micro-batch" in said
 
 
-def test_a_model_without_a_form_for_search_is_searched_itself():
-    """Nothing here needs the GPU that the device names: such a model is refused before."""
-    rnn, bf16 = build_model(RnnConfig(kind="rnn", d_model=8), 9, 9), torch.bfloat16
-    assert searched_form(rnn, Device(torch.device("cuda"), bf16, "")) is rnn
-    transformer = build_model(TransformerConfig(d_model=8, num_heads=2, encoder_layers=1, decoder_layers=1), 9, 9)
-    assert searched_form(transformer, Device(torch.device("cpu"), bf16, "")) is transformer
-    assert isinstance(searched_form(transformer, DEVICE), FrozenTransformer)
+@pytest.fixture
+def searched(monkeypatch):
+    """The models that were searched in this process."""
+    found, search = [], TorchEngine._search
+
+    def noted(self, model, *arguments):
+        found.append(model)
+        return search(self, model, *arguments)
+
+    monkeypatch.setattr(TorchEngine, "_search", noted)
+    return found
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_search_is_that_of_translate_whatever_the_precision_of_training(
+    model, validation, config, translations, searched, precision
+):
+    perfect = replace(validation, references=translations)
+    found = scores(model, perfect, config, device=choose_device("cpu", precision))
+    assert found["bleu"] == pytest.approx(100)
+    assert searched and all(isinstance(each, FrozenTransformer) for each in searched)
+    assert (found["nll"] == scores(model, perfect, config)["nll"]) == (precision == "fp32")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("kind", ["plain", "rnn"])
+def test_a_model_without_a_form_for_search_is_searched_itself(model, validation, config, searched, precision, kind):
+    settings = config.model if kind == "plain" else RnnConfig(kind="rnn", d_model=8)
+    vocab_size = validation.tokenizer.target_vocab_size
+    other = build_model(settings, vocab_size, vocab_size, "plain" if kind == "plain" else "fast")
+    scores(other, replace(validation, num_decoded=2), config, device=choose_device("cpu", precision))
+    assert searched and all(each is other for each in searched)
+
+
+@pytest.fixture
+def two_threads(monkeypatch):
+    """Two threads, as training would have on two cores."""
+    monkeypatch.setattr(run_validation, "num_cores", lambda: 2)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def many(validation, translations):
+    """More sentences than one process translates alone, with the translations as their references."""
+    times, corpus = math.ceil(FEW / NUM_VALID), validation.corpus
+    pairs = np.tile(np.arange(NUM_VALID), times)
+    sides = (encoded_text(sentences_of(text, pairs), np.uint16) for text in (corpus.source, corpus.target))
+    references = list(translations) * times
+    return replace(validation, corpus=EncodedCorpus(*sides), references=references, num_decoded=len(pairs))
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="without forks, this process translates")
+def test_many_sentences_are_shared_by_as_many_processes_as_training_has_threads(
+    model, many, config, searched, two_threads
+):
+    found = scores(model, many, config)
+    assert found["bleu"] == pytest.approx(100)
+    assert not searched, "this process only waits"
+    assert not multiprocessing.active_children(), "the weights of the next validation are others"
+    assert torch.get_num_threads() == 2
+
+
+def test_the_ranks_of_a_machine_share_its_cores(model, many, searched, two_threads):
+    found = run_validation._translate_share(model.eval(), DEVICE, many, Ranks(0, 1, 0, 2))
+    assert list(found.values()) == many.references and searched, "one process, one core"
+    shares = [run_validation._translate_share(model, DEVICE, many, Ranks(rank, 3)) for rank in range(3)]
+    assert sorted(pair for share in shares for pair in share) == list(range(many.num_decoded))
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not CAN_FORK, reason="without forks, no process is killed")
+def test_when_a_process_is_killed_this_one_translates(model, many, config, two_threads, monkeypatch, capsys):
+    search, here = TorchEngine._search, os.getpid()
+
+    def killed_elsewhere(self, *arguments):
+        if os.getpid() != here:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return search(self, *arguments)
+
+    monkeypatch.setattr(TorchEngine, "_search", killed_elsewhere)
+    assert scores(model, many, config)["bleu"] == pytest.approx(100)
+    assert "a worker process was killed" in capsys.readouterr().err
 
 
 def test_perplexity_never_overflows():

@@ -73,7 +73,9 @@ class TorchEngine(Engine):
         Raises TranslationError if the model has no form for this precision.
         """
         super().__init__()
-        self.model = model.to(device.torch_device).eval()
+        if next(model.parameters()).device != device.torch_device:  # `to` would shard gathered parameters again
+            model.to(device.torch_device)
+        self.model = model.eval()
         self.max_positions, self.device = max_positions, device
         self.plain = plain
         self.matmul = Matmul(None if device.dtype == torch.float32 else device.dtype, quantization)

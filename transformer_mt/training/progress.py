@@ -30,6 +30,8 @@ class Progress:
     best: tuple[tuple[float, int], ...] = ()
     """Metric and step of the best validations, the best first."""
     validations_since_best: int = 0
+    validated: Mapping[str, Any] = field(default_factory=dict)
+    """The step and the scores of the newest validation (the fields of ValidationScores)."""
     validation_due: bool = False
     """Whether a validation of this update is still to come: a signal may leave less time than it takes."""
     model: Mapping[str, Any] = field(default_factory=dict)

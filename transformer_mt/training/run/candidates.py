@@ -154,6 +154,15 @@ def validate_candidates(
         yield validate_model(model, device, validation, Ranks())
 
 
+def scores_of_training(candidate: Candidate, way: str) -> ValidationScores | None:
+    """The scores that training gave these weights; None unless it validated just them, and in this way."""
+    found = dict(load_progress(candidate.paths[0]).validated)
+    if candidate.steps != (found.pop("step", None),) or candidate.initial is not None or found["way"] != way:
+        return None
+    others = {name: ValidationScores(**scores) for name, scores in found["others"].items()}
+    return replace(ValidationScores(**found), others=others)
+
+
 def initial_scores(candidates: Sequence[Candidate], scores: Sequence[ValidationScores]) -> ValidationScores | None:
     """The scores of the model from which training started; None if it is not among the candidates."""
     found = zip(candidates, scores, strict=False)

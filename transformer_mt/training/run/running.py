@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Thread
 from types import FrameType
@@ -195,8 +195,9 @@ class Run:
         return progress
 
     def after_validation(self, progress: Progress, scores: ValidationScores) -> Progress:
-        """Rank this validation among those before, and log it."""
+        """Rank this validation among those before, keep its scores for `average`, and log it."""
         progress = compare_with_best(progress, scores.goodness(self._settings.metric), self._settings)
+        progress = replace(progress, validated={"step": progress.step, **asdict(scores)})
         self._log.validation(progress, scores)
         return progress
 

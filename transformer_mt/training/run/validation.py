@@ -1,38 +1,39 @@
 """Measures the model on sentences that it is not trained on."""
 
 import math
+import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import torch
-from torch import Tensor
+from tqdm import tqdm
 
-from transformer_mt.base.errors import CorpusError, TranslationError
-from transformer_mt.base.languages import PAD
+from transformer_mt.base.cores import num_cores
+from transformer_mt.base.errors import CorpusError, TranslationError, UserError
 from transformer_mt.base.wording import two_decimals
-from transformer_mt.batches.batching import Batch, ordered_batches
-from transformer_mt.batches.encoded import EncodedCorpus
-from transformer_mt.batches.packing import MicroBatch
+from transformer_mt.batches.batching import ordered_batches
+from transformer_mt.batches.encoded import EncodedCorpus, sentences_of
 from transformer_mt.corpora.text_files import read_lines
-from transformer_mt.decoding.constraints import Constraints, Utf8
-from transformer_mt.decoding.engine import Sentence
-from transformer_mt.decoding.sampling import greedy
+from transformer_mt.decoding.engine import Sentence, Wanted, positions_per_batch
+from transformer_mt.decoding.hypothesis import Hypothesis
+from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.evaluation.metrics import check_tokeniser, corpus_score
-from transformer_mt.inference.cuda_graphs import for_search
-from transformer_mt.kernels.device import Device, on_device, on_host
-from transformer_mt.kernels.matmul import Matmul
+from transformer_mt.kernels.device import Device, on_host
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig
+from transformer_mt.settings.section import fingerprint
 from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig, ValidationMetric
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks, whole_parameters
 from transformer_mt.training.learning import BatchLoss, Learner
-from transformer_mt.training.out_of_memory import Room
+from transformer_mt.training.out_of_memory import Room, is_out_of_memory
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ def perplexity(nll: float) -> float:
 
 
 EXAMPLE = 100  # characters of each side
+GREEDY = DecodingConfig(beam_size=1)
+FEW = 64  # sentences: to start processes takes longer than to translate so few in this one
 
 LEAST_BLEU = 1.0
 """A BLEU below this is chance: one sentence of the validation set with four right words in a row can make it."""
@@ -74,6 +77,8 @@ class ValidationScores:
     """The first source and its translation: people see the model learn."""
     others: Mapping[str, "ValidationScores"] = field(default_factory=dict)
     """Those of the further validation sets, by their names in the configuration."""
+    way: str = ""
+    """How they were measured in training (`way_of_validation`)."""
 
     def __getitem__(self, metric: ValidationMetric) -> float:
         return self.values[metric]
@@ -111,14 +116,9 @@ class ValidationScores:
 
     def record(self) -> dict[str, float]:
         """The record for log.jsonl."""
-        likelihood = {"valid_nll": self["nll"], "valid_perplexity": perplexity(self["nll"])}
-        of_all = {f"valid_{metric}": value for metric, value in self.values.items()}
-        of_others = {
-            f"valid_{metric}_{name}": value
-            for name, each in self.others.items()
-            for metric, value in each.values.items()
-        }
-        return likelihood | of_all | of_others | {"valid_seconds": self.seconds}
+        sets = {"": self.values} | {f"_{name}": each.values for name, each in self.others.items()}
+        found = {f"valid_{metric}{name}": value for name, each in sets.items() for metric, value in each.items()}
+        return found | {"valid_perplexity": perplexity(self["nll"]), "valid_seconds": self.seconds}
 
 
 def shown_metrics(chosen: ValidationMetric) -> list[ValidationMetric]:
@@ -146,19 +146,14 @@ def load_validation(
             )
         _, language = corpus.languages_of(text)
         check_tokeniser(language)  # an error now is better than one at the first validation
-        read = ValidationSet(
+        name, first_source = (
             split.removeprefix("valid").removeprefix("/"),
-            encoded,
-            next(iter(read_lines(data_dir / f"{split}.source.txt"))),
-            references,
-            tokenizer,
-            language,
-            decoding.max_extra_length,
-            model.max_positions,
-            training.tokens_per_batch,
-            min(training.valid_sentences or len(references), len(references)),
+            next(read_lines(data_dir / f"{split}.source.txt")),
         )
-        found.append(read)
+        limits = decoding.max_extra_length, model.max_positions, training.tokens_per_batch
+        num_decoded = min(training.valid_sentences or len(references), len(references))
+        texts = encoded, first_source, references
+        found.append(ValidationSet(name, *texts, tokenizer, language, *limits, num_decoded))
     return found
 
 
@@ -168,7 +163,13 @@ def validate(learner: Learner, validation: Sequence[ValidationSet], ranks: Ranks
     with learner.average.in_place_of_the_weights(), whole_parameters(learner.loss):
         scores = validate_model(learner.model, learner.device, validation, ranks)
     learner.loss.train()
-    return scores
+    return replace(scores, way=way_of_validation(validation, averaged=bool(learner.average.averages)))
+
+
+def way_of_validation(validation: Sequence[ValidationSet], *, averaged: bool) -> str:
+    """A hash of all that decides scores besides the text and the weights, or the moving `averaged` ones."""
+    sets = [(each.name, each.target_language, each.max_extra_length, each.num_decoded) for each in validation]
+    return fingerprint(str((sets, averaged)))
 
 
 def validate_model(
@@ -179,71 +180,68 @@ def validate_model(
     return replace(first, others={each.name: scores for each, scores in zip(validation[1:], others, strict=True)})
 
 
+@torch.no_grad()
 def _validate_on(validation: ValidationSet, model: Seq2Seq, device: Device, ranks: Ranks) -> ValidationScores:
-    """The likelihood of all pairs, and the scores of greedy translations. Each rank takes its share of the batches."""
-    began, num_decoded = time.perf_counter(), validation.num_decoded
-    shares = ranks.gather(_validate_share(model, device, validation, ranks))
-    found = {pair: text for _, _, translations in shares for pair, text in translations.items()}
+    """The likelihood of all pairs, and the scores of greedy translations. Each rank takes its share of both."""
+    began, num_decoded, language = time.perf_counter(), validation.num_decoded, validation.target_language
+    nll_of_share = _nll_of_share(model, device, validation, ranks)
+    shares = ranks.gather((nll_of_share, _translate_share(model, device, validation, ranks)))
+    nll = sum(nll for nll, _ in shares) / validation.corpus.target.num_tokens
+    found = {pair: text for _, texts in shares for pair, text in texts.items()}
     hypotheses, references = [found[pair] for pair in range(num_decoded)], validation.references[:num_decoded]
-    values: dict[ValidationMetric, float] = {}
-    for metric in VALIDATION_METRICS:
-        if metric == "nll":
-            values[metric] = sum(nll for nll, _, _ in shares) / sum(tokens for _, tokens, _ in shares)
-        else:
-            values[metric] = corpus_score(metric, hypotheses, references, validation.target_language)
+    values = {
+        metric: nll if metric == "nll" else corpus_score(metric, hypotheses, references, language)
+        for metric in VALIDATION_METRICS
+    }
     example = f"{validation.first_source[:EXAMPLE]} → {hypotheses[0][:EXAMPLE]}"
     return ValidationScores(values, time.perf_counter() - began, example)
 
 
-@torch.no_grad()
-def _validate_share(
-    model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks
-) -> tuple[float, int, dict[int, str]]:
-    """This rank's share: the sum of the nll in nats, the number of its tokens, and the translations by pair."""
-    loss = BatchLoss(model, device, smoothing=0.0, compiled=False)
-    nlls, tokens = [torch.zeros((), device=device.torch_device)], 0
-    translations: dict[int, str] = {}
-    searched = searched_form(model, device)
-    tokenizer, room = validation.tokenizer, Room()
-    utf8 = Utf8.of(tokenizer.target_pieces(range(tokenizer.target_vocab_size)), device.torch_device)
-
-    def measured(parts: Iterable[MicroBatch]) -> list[tuple[Tensor, dict[int, str]]]:
-        return [(loss(part).nll, _translated(searched, device, validation, utf8, part)) for part in parts]
-
+def _nll_of_share(model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks) -> float:
+    """The sum of the nll of this rank's share of the pairs, in nats, in the precision of training."""
+    loss, room = BatchLoss(model, device, smoothing=0.0, compiled=False), Room()
+    nlls = [torch.zeros((), device=device.torch_device)]
     for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):
-        tokens += batch.num_labels
-        for nll, texts in room.fit([batch], measured, loss, device):
-            nlls.append(nll)
-            translations |= texts
-    (nll_of_parts,) = on_host(torch.stack(nlls))  # the host waits for a GPU once, and otherwise only for words
-    return sum(nll_of_parts.tolist()), tokens, translations
+        nlls += room.fit([batch], lambda parts: [loss(part).nll for part in parts], loss, device)
+    (nll_of_parts,) = on_host(torch.stack(nlls))  # the host waits for a GPU once
+    return float(sum(nll_of_parts.tolist()))
 
 
-def searched_form(model: Seq2Seq, device: Device) -> Seq2Seq:
-    """The model in its faster form for search, with its current weights, if it has one in this precision."""
-    is_fp32 = device.dtype == torch.float32
-    if not model.faster_forms or not (is_fp32 or device.torch_device.type == "cuda"):
-        return model
-    try:
-        return for_search(model, Matmul(None if is_fp32 else device.dtype), device.torch_device)
-    except TranslationError:
-        return model
-
-
-def _translated(
-    model: Seq2Seq, device: Device, validation: ValidationSet, utf8: Utf8 | None, batch: MicroBatch
-) -> dict[int, str]:
-    """The greedy translations of those pairs of a padded batch, on the CPU, that are to be translated, by pair."""
-    assert isinstance(batch, Batch)
-    wanted_B = batch.pairs_B < validation.num_decoded
-    if not wanted_B.any():
+def _translate_share(model: Seq2Seq, device: Device, validation: ValidationSet, ranks: Ranks) -> dict[int, str]:
+    """The greedy translations, by pair, of this rank's share of the sentences that are to be translated."""
+    pairs = np.arange(ranks.rank, validation.num_decoded, ranks.size)
+    if not pairs.size:
         return {}
-    source_BS = batch.source_BS[wanted_B]
-    sentences = [Sentence([i for i in ids if i != PAD]) for ids in source_BS.tolist()]
-    limits = [each.max_length(validation.max_extra_length, validation.max_positions) for each in sentences]
-    source_BS = on_device(source_BS, device.torch_device)
-    with device.autocast():
-        found = greedy(model, source_BS, Constraints(limits, utf8=utf8), DecodingConfig(beam_size=1), scores=False)
+    sentences = [Sentence(ids) for ids in sentences_of(validation.corpus.source, pairs)]
+    workers = 1 if len(sentences) < FEW else min(torch.get_num_threads(), max(1, num_cores() // ranks.local_size))
+    positions = positions_per_batch(GREEDY, 1, on_gpu=device.torch_device.type == "cuda")
+    while True:
+        try:
+            found = _greedy(model, device, validation, sentences, workers, positions)
+            break
+        except (UserError, RuntimeError, MemoryError) as error:
+            if workers == 1 and (isinstance(error, UserError) or positions == 1 or not is_out_of_memory(error)):
+                raise
+            tqdm.write(f"warning: translating the validation set again in smaller batches: {error!r}", file=sys.stderr)
+        workers, positions = 1, max(1, positions // 2)
+        device.give_back()
     # If its numbers are not finite, a sentence has no translation: training continues, with lower scores.
-    texts = [validation.tokenizer.decode_target(hypothesis.tokens) if hypothesis else "" for hypothesis in found]
-    return dict(zip(batch.pairs_B[wanted_B].tolist(), texts, strict=True))
+    decode = validation.tokenizer.decode_target
+    return {pair: decode(best[0].tokens) if best else "" for pair, best in zip(pairs.tolist(), found, strict=True)}
+
+
+def _greedy(
+    model: Seq2Seq, device: Device, validation: ValidationSet, sentences: list[Sentence], workers: int, positions: int
+) -> list[list[Hypothesis]]:
+    """Search as `translate` does, with the current weights: on a CPU in fp32, whatever the precision of training."""
+    if device.torch_device.type == "cpu":
+        device = replace(device, dtype=torch.float32)
+    pieces = validation.tokenizer.target_pieces(range(validation.tokenizer.target_vocab_size))
+    engine_of = partial(TorchEngine, model, validation.max_positions, device, workers=workers, target_pieces=pieces)
+    try:
+        engine = engine_of(plain=not model.faster_forms)
+    except TranslationError:  # the model has no form for search in this precision
+        engine = engine_of(plain=True)
+    limits = {"tokens_per_batch": positions, "max_extra_length": validation.max_extra_length}
+    with device.autocast():
+        return engine.translate(sentences, GREEDY.model_copy(update=limits), Wanted(scores=False))
