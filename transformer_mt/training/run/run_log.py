@@ -25,7 +25,7 @@ from transformer_mt.storage.records import processor, versions
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.progress import Progress, is_due, is_trained
+from transformer_mt.training.progress import Progress, expected_end, is_due, is_trained
 from transformer_mt.training.run.validation import ValidationScores, perplexity
 from transformer_mt.training.update import Update
 
@@ -66,7 +66,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         """Add one update, whose numbers are on the host. After `log_every` updates, and the last, write their means."""
         self._bar.update()
         self._updates.append(update)
-        if is_due(self._settings.log_every, progress.step, self._settings):
+        if is_due(self._settings.log_every, progress, self._settings):
             self._write_means(progress)
         elif progress.seconds - self._printed.seconds >= _LONGEST_SILENCE:
             self._print_progress(progress, "")
@@ -113,13 +113,14 @@ class RunLog(AbstractContextManager["RunLog"]):
 
     def _print_progress(self, progress: Progress, numbers: str) -> None:
         """If no bar shows it, print how many updates are done, and how long the rest takes at the speed so far."""
+        end = self._bar.total = expected_end(progress, self._settings)
         if not self._is_first or not self._bar.disable:
             return
         self._printed = progress
-        made, left = progress.step - self._begun.step, self._settings.max_steps - progress.step
+        made, left = progress.step - self._begun.step, end - progress.step
         seconds = progress.seconds - self._begun.seconds + self._validated
         time_left = f"  {duration(left * seconds / made)} left" if left > 0 else ""
-        self._say(f"update {progress.step}/{self._settings.max_steps}{numbers}{time_left}")
+        self._say(f"update {progress.step}/{end}{numbers}{time_left}")
 
     def _warn(self, progress: Progress) -> None:
         if skipped := progress.skipped - self._logged.skipped:
