@@ -24,7 +24,7 @@ from transformer_mt.training.progress import (
     step_on_schedule,
 )
 from transformer_mt.training.run import running
-from transformer_mt.training.run.checkpoint import load_progress
+from transformer_mt.training.run.checkpoint import load_progress, scheduled_steps
 
 MINUTE = ("training.max_minutes=1", "training.schedule=linear", "training.max_steps=100", "training.log_every=1")
 
@@ -147,6 +147,14 @@ def test_ranks_with_different_clocks_have_one_rate_and_end_together(experiment, 
     work_of_ranks(2, partial(train_by_own_clock, arguments, tmp_path))
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
     assert first == second and 3 < len(first) < 60
+
+
+def test_the_last_checkpoint_is_on_schedule_if_the_clock_ended_training(tmp_path):
+    for step in (4, 7):
+        checkpoint_path(tmp_path, step).mkdir(parents=True)
+    newest, chosen = Progress(step=7, elapsed=60.0), settings(max_minutes=1, save_every=4)
+    assert scheduled_steps(tmp_path, newest, chosen) == [4, 7]
+    assert scheduled_steps(tmp_path, replace(newest, elapsed=59.0), chosen) == [4], "a signal ended it"
 
 
 def test_the_time_counts_on_after_a_restart(experiment, tmp_path, clock, monkeypatch):
