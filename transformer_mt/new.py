@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from transformer_mt.base.cores import OtherPrograms
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, UserError
 from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import counted, duration
@@ -38,7 +39,9 @@ from transformer_mt.settings.choosing import (
     choose_tuning,
     model_settings,
     new_configuration,
+    passes,
     reached,
+    too_few_tokens,
     tuned_configuration,
 )
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
@@ -147,8 +150,11 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
     models = [TransformerConfig(**model_settings(size)) for size in sizes]
     speeds = dict(zip(sizes, measured_speeds(models, measures, "muon"), strict=True))
     chosen = choose(text, Stages(minutes, num_held, text.num_tokens / text.num_pairs, measures.seconds), speeds)
+    print(f"training reads the text {passes(chosen, text)}")
     print(f"for comparison, English to German on one core: {reached(text)}")
     tell_time(chosen, minutes)
+    if warning := too_few_tokens(chosen, text, minutes):
+        print(f"warning: {warning}", file=sys.stderr)
     content = new_configuration(corpus, text, share, num_held, chosen, name)
     return content, f"{chosen.size}, about {chosen.num_updates:,} updates"
 
@@ -186,8 +192,8 @@ def tell_time(chosen: Tuning, minutes: float) -> None:
     training = min(60 * plan.max_minutes, chosen.seconds * 60 * plan.max_minutes / plan.seconds)
     enough = " (more updates would teach little)" if training < 0.8 * 60 * plan.max_minutes else ""
     print(
-        f"about {duration(training + plan.besides)} for all stages: {duration(training)} of training with "
-        f"{counted(plan.num_validations, 'validation')}{enough}, and {duration(plan.besides)} of the others"
+        f"about {(training + plan.besides) / 60:.1f} min for all stages: {training / 60:.1f} of training with "
+        f"{counted(plan.num_validations, 'validation')}{enough}, and {plan.besides / 60:.1f} of the others"
     )
     if max(chosen.seconds / plan.seconds, (training + plan.besides) / 60 / minutes) > 1.2:  # updates are rounded
         print(
@@ -323,16 +329,20 @@ def measured_speeds(models: Sequence[ModelConfig], measures: TextMeasures, optim
     """Return the target tokens a second of each model on this machine, for random sentences as long as in the text."""
     # Imported here, because it imports PyTorch: mistakes in the text are told at once.
     from transformer_mt.training.run.estimate import tokens_per_second
+    from transformer_mt.training.run.run_log import beside_others
 
     found = []
     longest = min([LONGEST, *(model.max_positions for model in models)])
     lengths = random_lengths(measures.source, longest), random_lengths(measures.target, longest)
     training = TrainingConfig(tokens_per_batch=1024, optimizer=optimizer, clip_norm=1.0)
+    others = OtherPrograms()
     for model in models:
         speed = tokens_per_second(model, training, 4000, lengths, SECONDS / 4)
         layers = f"{model.encoder_layers}+{model.decoder_layers} layers, width {model.d_model}"
         print(f"{layers}: {speed:,.0f} target tokens a second on this machine", flush=True)
         found.append(speed)
+    if told := beside_others(others.cores()):
+        print(f"warning: {told}", file=sys.stderr)
     return found
 
 

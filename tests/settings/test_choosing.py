@@ -1,5 +1,7 @@
 """What is chosen for a text and a machine is allowed, and follows from the amount of text and of time."""
 
+import re
+
 import pytest
 from helpers.thorough import pairwise
 
@@ -19,7 +21,9 @@ from transformer_mt.settings.choosing import (
     candidates,
     choose,
     choose_tuning,
+    passes,
     reached,
+    too_few_tokens,
 )
 
 MACHINES = {"slow": (2_000, 400, 40), "fast": (20_000, 6_000, 1_000), "gpu": (400_000, 300_000, 150_000)}
@@ -147,3 +151,27 @@ def test_fine_tuning_validates_all_the_mixtures_that_average_makes():
     few, many = choose_tuning(100_000, True, 128, stages, 3000.0), choose_tuning(1000, True, 128, stages, 30_000.0)
     assert few.max_steps > few.num_updates and few.seconds == pytest.approx(few.plan.seconds, rel=0.1)
     assert many.max_steps == many.num_updates == 300
+
+
+@pytest.mark.parametrize("num_pairs", [3_000, 16_000, 300_000])
+@pytest.mark.parametrize("words", [7, 25])
+def test_a_time_that_is_too_short_is_told_with_one_that_is_enough(num_pairs, words):
+    text = Text(num_pairs, words * num_pairs)
+    short = too_few_tokens(chosen(num_pairs, 2, "slow", words), text, 2)
+    assert short.startswith("--minutes 2 is too short for a useful model")
+    enough = int(re.search(r"Give it --minutes (\d+) or more", short)[1])
+    assert too_few_tokens(chosen(num_pairs, enough, "slow", words), text, enough) == ""
+    assert too_few_tokens(chosen(num_pairs, 0.6 * enough, "slow", words), text, 0.6 * enough) != ""
+
+
+def test_a_text_so_short_that_it_is_read_often_enough_is_not_told():
+    assert too_few_tokens(chosen(500, 30, "fast"), Text(500, 5000), 30) == ""
+
+
+def test_the_passes_over_the_text_are_told():
+    text = Text(16_000, 400_000)
+    found = chosen(16_000, 6, "slow", 25)
+    said = passes(found, text)
+    times, tokens = re.fullmatch(r"(\d\.\d) times, (\d\.\d\d) million target tokens", said).groups()
+    assert float(tokens) == pytest.approx(float(times) * (16_000 * (25 * 1.15 + 1)) / 1e6, rel=0.1)
+    assert float(tokens) == pytest.approx(2000 * found.seconds / 1e6, rel=0.05), "those of the expected updates"

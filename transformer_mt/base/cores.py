@@ -1,10 +1,8 @@
 """The processor's cores: how many this process may use, whether others use them, and how its threads wait."""
 
-import ctypes
 import math
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path

@@ -186,6 +186,25 @@ def reached(text: Text) -> str:
     return REACHED[min(REACHED, key=lambda words: abs(math.log(words / max(1, text.num_words))))]
 
 
+def passes(chosen: Chosen, text: Text) -> str:
+    """Return how often a training reads the text, in words."""
+    times = f"{chosen.num_epochs:.{1 if chosen.num_epochs < 10 else 0}f}"
+    return f"{times} times, {chosen.num_epochs * text.num_tokens / 1e6:.2f} million target tokens"
+
+
+def too_few_tokens(chosen: Chosen, text: Text, minutes: float) -> str:
+    """Return a warning if the time is too short for a useful model, with the minutes that are enough; else ''."""
+    trained, wanted = chosen.num_epochs * text.num_tokens, min(FEWEST_TRAINED, MOST_EPOCHS * text.num_tokens)
+    if trained > 0.9 * wanted:
+        return ""
+    enough = minutes + (wanted - trained) / trained * chosen.seconds / 60 / (1 - ON_VALIDATIONS)
+    return (
+        f"--minutes {minutes:g} is too short for a useful model: after less than {wanted / 1e6:.1f} million target "
+        "tokens, many translations of our models were wrong, or repeated words. Give it --minutes "
+        f"{math.ceil(enough)} or more"
+    )
+
+
 def choose(text: Text, stages: Stages, speeds: Mapping[Size, float]) -> Chosen:
     """Choose the settings of a training in this time; `speeds` are target tokens a second, of each candidate."""
     plans = {size: stages.plan(speed) for size, speed in speeds.items()}

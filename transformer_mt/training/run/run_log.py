@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from transformer_mt.base.cores import OtherPrograms, num_cores
 from transformer_mt.base.errors import CheckpointError, TrainingError, UserError
 from transformer_mt.base.system import command_line, peak_memory
 from transformer_mt.base.wording import counted, duration, two_decimals
@@ -30,6 +31,8 @@ from transformer_mt.training.run.validation import ValidationScores, perplexity
 from transformer_mt.training.update import Update
 
 _LONGEST_SILENCE = 60.0  # seconds of training without a line in a log
+_LEAST_UPDATES, _LEAST_SECONDS = 20, 10.0  # then training tells of other programs
+_SOME = 0.25  # of a core: less is nothing to tell
 
 
 class RunLog(AbstractContextManager["RunLog"]):
@@ -56,6 +59,8 @@ class RunLog(AbstractContextManager["RunLog"]):
         self._updates: list[Update] = []
         self._begun = self._logged = self._printed = progress
         self._validated = 0.0  # seconds of all validations
+        # Other ranks on this machine would seem to be other programs.
+        self._others = OtherPrograms() if ranks.size == 1 and device.type == "cpu" else None
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
@@ -66,6 +71,11 @@ class RunLog(AbstractContextManager["RunLog"]):
         """Add one update, whose numbers are on the host. After `log_every` updates, and the last, write their means."""
         self._bar.update()
         self._updates.append(update)
+        made, seconds = progress.step - self._begun.step, progress.seconds - self._begun.seconds
+        if self._others is not None and (made >= _LEAST_UPDATES or seconds >= _LEAST_SECONDS):
+            if told := beside_others(self._others.cores()):
+                self._say(f"warning: {told}")
+            self._others = None
         if is_due(self._settings.log_every, progress, self._settings):
             self._write_means(progress)
         elif progress.seconds - self._printed.seconds >= _LONGEST_SILENCE:
@@ -164,6 +174,18 @@ class RunLog(AbstractContextManager["RunLog"]):
     def _say(self, text: str) -> None:
         if self._is_first:
             tqdm.write(text, file=sys.stderr)
+
+
+def beside_others(cores: float | None) -> str:
+    """Say that other programs use so many cores, and what it costs; '' if they use next to none, or it is unknown."""
+    num_threads, most = torch.get_num_threads(), num_cores()
+    if cores is None or most - cores > num_threads - _SOME:
+        return ""
+    left = max(0.1, (most - cores) / num_threads)
+    return (
+        f"other programs use {cores:.1f} of {counted(most, 'core')}: while they run, training has about {left:.0%} of "
+        "the speed that it has alone"
+    )
 
 
 def _tensorboard(run_dir: Path, step: int) -> Any:
