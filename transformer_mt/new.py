@@ -39,9 +39,8 @@ from transformer_mt.settings.choosing import (
     choose_tuning,
     model_settings,
     new_configuration,
-    passes,
     reached,
-    too_few_tokens,
+    too_little_read,
     tuned_configuration,
 )
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
@@ -150,10 +149,11 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
     models = [TransformerConfig(**model_settings(size)) for size in sizes]
     speeds = dict(zip(sizes, measured_speeds(models, measures, "muon"), strict=True))
     chosen = choose(text, Stages(minutes, num_held, text.num_tokens / text.num_pairs, measures.seconds), speeds)
-    print(f"training reads the text {passes(chosen, text)}")
+    read = f"{chosen.num_epochs * text.num_pairs:,.0f} pairs"
+    print(f"training reads the text {chosen.num_epochs:.1f} times, {read} in all")
     print(f"for comparison, English to German on one core: {reached(text)}")
     tell_time(chosen, minutes)
-    if warning := too_few_tokens(chosen, text, minutes):
+    if warning := too_little_read(chosen, text, minutes):
         print(f"warning: {warning}", file=sys.stderr)
     content = new_configuration(corpus, text, share, num_held, chosen, name)
     return content, f"{chosen.size}, about {chosen.num_updates:,} updates"

@@ -96,7 +96,7 @@ FEW_UPDATES = 300  # up to here, a higher rate is better
 MOST_EPOCHS = 150  # of a text that is read more often, only its noise is left to learn
 MANY_UPDATES = 4000  # if a training has more target tokens than these updates of small batches, it has larger batches
 FILLED = 0.95  # of the positions of a batch are target tokens; the others are padding
-FEWEST_TRAINED = 1_000_000  # target tokens: real text was not learnt from fewer
+FEWEST_READ = 60_000  # pairs, those included that are read again: after fewer, models of ours were of little use
 
 TUNING_CANDIDATES = 9  # the last and the best weights, and mixtures of the last with those before
 
@@ -148,6 +148,8 @@ class Stages:
         besides += self.num_candidates * validation
         training = max(seconds - besides, seconds / 3)  # something is trained in any case
         updates = max(training - num_validations * validation, training / 2)
+        if num_validations == 1:  # training keeps time only for validations like those that it has made
+            besides, training = besides + training - updates, updates
         return Plan(math.ceil(training / 6) / 10, updates, num_validations, num_validated, besides)
 
 
@@ -186,22 +188,15 @@ def reached(text: Text) -> str:
     return REACHED[min(REACHED, key=lambda words: abs(math.log(words / max(1, text.num_words))))]
 
 
-def passes(chosen: Chosen, text: Text) -> str:
-    """Return how often a training reads the text, in words."""
-    times = f"{chosen.num_epochs:.{1 if chosen.num_epochs < 10 else 0}f}"
-    return f"{times} times, {chosen.num_epochs * text.num_tokens / 1e6:.2f} million target tokens"
-
-
-def too_few_tokens(chosen: Chosen, text: Text, minutes: float) -> str:
-    """Return a warning if the time is too short for a useful model, with the minutes that are enough; else ''."""
-    trained, wanted = chosen.num_epochs * text.num_tokens, min(FEWEST_TRAINED, MOST_EPOCHS * text.num_tokens)
-    if trained > 0.9 * wanted:
+def too_little_read(chosen: Chosen, text: Text, minutes: float) -> str:
+    """Return a warning if training has no time to read enough, with the minutes that it takes; otherwise ''."""
+    read, wanted = chosen.num_epochs * text.num_pairs, min(FEWEST_READ, MOST_EPOCHS * text.num_pairs)
+    if read > 0.9 * wanted:
         return ""
-    enough = minutes + (wanted - trained) / trained * chosen.seconds / 60 / (1 - ON_VALIDATIONS)
+    enough = minutes + (wanted / read - 1) * chosen.seconds / 60 / (1 - ON_VALIDATIONS)
     return (
-        f"--minutes {minutes:g} is too short for a useful model: after less than {wanted / 1e6:.1f} million target "
-        "tokens, many translations of our models were wrong, or repeated words. Give it --minutes "
-        f"{math.ceil(enough)} or more"
+        f"--minutes {minutes:g} is too short for a useful model: many translations will be wrong, or repeat words. "
+        f"Training needs --minutes {math.ceil(enough)} or more to read {wanted:,} pairs, which is about the least"
     )
 
 
