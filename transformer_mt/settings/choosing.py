@@ -150,7 +150,7 @@ class Stages:
         updates = max(training - num_validations * validation, training / 2)
         if num_validations == 1:  # training keeps time only for validations like those that it has made
             besides, training = besides + training - updates, updates
-        return Plan(math.ceil(training / 6) / 10, updates, num_validations, num_validated, besides)
+        return Plan(round(training / 60, 2), updates, num_validations, num_validated, besides)
 
 
 @dataclass(frozen=True)
