@@ -166,4 +166,4 @@ def test_a_time_that_is_too_short_is_told_with_one_that_is_enough(num_pairs, wor
 
 
 def test_a_text_so_short_that_it_is_read_often_enough_is_not_told():
-    assert too_little_read(chosen(500, 30, "fast"), Text(500, 5000), 30) == ""
+    assert too_little_read(chosen(300, 30, "fast"), Text(300, 3000), 30) == ""

@@ -344,7 +344,7 @@ def test_other_programs_that_cost_speed_are_told_once(tmp_path, monkeypatch, cap
 
 
 def test_ranks_of_the_run_are_no_other_programs(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(run_log, "OtherPrograms", lambda: SimpleNamespace(cores=lambda: 1.0))
+    monkeypatch.setattr(run_log, "OtherPrograms", lambda: SimpleNamespace(cores=lambda: 1e6))
     with RunLog(tmp_path, SETTINGS, Progress(), Ranks(0, 2), CPU) as log:
         for step in range(1, 41):
             log.update(progress_at(step), update(step))
