@@ -149,7 +149,7 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
     models = [TransformerConfig(**model_settings(size)) for size in sizes]
     speeds = dict(zip(sizes, measured_speeds(models, measures, "muon"), strict=True))
     chosen = choose(text, Stages(minutes, num_held, text.num_tokens / text.num_pairs, measures.seconds), speeds)
-    read = f"{chosen.num_epochs * text.num_pairs:,.0f} pairs"
+    read = f"{float(f'{chosen.num_epochs * text.num_pairs:.2g}'):,.0f} pairs"
     print(f"training reads the text about {chosen.num_epochs:.1f} times, {read} in all")
     print(f"for comparison, English to German on one core: {reached(text)}")
     tell_time(chosen, minutes)

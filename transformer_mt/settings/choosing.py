@@ -349,10 +349,10 @@ def _ends(chosen: Tuning) -> dict[str, tuple[Any, str]]:
 def _validations(chosen: Tuning) -> dict[str, tuple[Any, str]]:
     """Return how often and on how much training validates, and saves, each with its reason."""
     plan, every = chosen.plan, 10 * math.ceil(chosen.num_updates / chosen.plan.num_validations / 10)
-    tenth = f"so that validations take at most {ON_VALIDATIONS:.0%} of the time"
+    tenth = f"so that validations take at most {100 * ON_VALIDATIONS:.0f} % of the time"
     return {
         "validate_every": (every, f"updates: {counted(plan.num_validations, 'validation')} or so, {tenth}"),
-        "valid_sentences": (plan.num_validated, tenth),
+        "valid_sentences": (plan.num_validated, "at most: for the same reason"),
         "save_every": (50 * math.ceil(chosen.num_updates / 500), ""),
     }
 

@@ -183,8 +183,8 @@ def beside_others(cores: float | None) -> str:
         return ""
     left = max(0.1, (most - cores) / num_threads)
     return (
-        f"other programs use {cores:.1f} of {counted(most, 'core')}: while they run, training has about {left:.0%} of "
-        "the speed that it has alone"
+        f"other programs use {cores:.1f} of {counted(most, 'core')}: while they run, training has about "
+        f"{100 * left:.0f} % of the speed that it has alone, or less"
     )
 
 
