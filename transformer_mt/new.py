@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from transformer_mt.base.cores import OtherPrograms
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, UserError
 from transformer_mt.base.system import command_line
-from transformer_mt.base.wording import duration
+from transformer_mt.base.wording import counted, duration
 from transformer_mt.corpora.opening import open_corpus
 from transformer_mt.evaluation.evaluated_texts import model_in
 from transformer_mt.preparing.fill_data_dir import open_texts
@@ -29,6 +30,8 @@ from transformer_mt.preparing.text_warnings import (
     text_warnings,
 )
 from transformer_mt.settings.choosing import (
+    TUNING_CANDIDATES,
+    Stages,
     Text,
     Tuning,
     candidates,
@@ -37,6 +40,7 @@ from transformer_mt.settings.choosing import (
     model_settings,
     new_configuration,
     reached,
+    too_little_read,
     tuned_configuration,
 )
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
@@ -69,6 +73,8 @@ class OldText:
     """Its training corpora, each with a name; empty if one of them is missing."""
     num_tokens: int = 0
     """The target tokens of its training corpora."""
+    num_held: int = 0
+    """The pairs of its validation sets."""
     valid: dict[str, dict[str, str]] = field(default_factory=dict)
     """The files of its validation sets, by names that begin with old."""
     tests: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -102,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError:
         output.unlink()
         raise
-    print(f"wrote {output}: {said} of training")
+    print(f"wrote {output}: {said}")
     print(f"next: {command_line(cli.command('train', str(output), '--all'))}")
     return 0
 
@@ -141,11 +147,16 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
     text = Text(num_pairs, round(num_pairs * measures.target.mean_words), num_characters(measures), num_merges)
     sizes = candidates(text)
     models = [TransformerConfig(**model_settings(size)) for size in sizes]
-    chosen = choose(text, minutes, dict(zip(sizes, measured_speeds(models, measures, "muon"), strict=True)))
-    warn_if_long(chosen, minutes)
+    speeds = dict(zip(sizes, measured_speeds(models, measures, "muon"), strict=True))
+    chosen = choose(text, Stages(minutes, num_held, text.num_tokens / text.num_pairs, measures.seconds), speeds)
+    read = f"{float(f'{chosen.num_epochs * text.num_pairs:.2g}'):,.0f} pairs"
+    print(f"training reads the text about {chosen.num_epochs:.1f} times, {read} in all")
     print(f"for comparison, English to German on one core: {reached(text)}")
+    tell_time(chosen, minutes)
+    if warning := too_little_read(chosen, text, minutes):
+        print(f"warning: {warning}", file=sys.stderr)
     content = new_configuration(corpus, text, share, num_held, chosen, name)
-    return content, f"{chosen.size}, {chosen.max_steps:,} updates, about {duration(chosen.seconds)}"
+    return content, f"{chosen.size}, about {chosen.num_updates:,} updates"
 
 
 def from_model(
@@ -157,12 +168,12 @@ def from_model(
     tokenizer = Tokenizer.load(model)
     found = old_text(old.corpus, Path(old.data_dir), tokenizer.digest)
     measures = measured(corpus, FEWEST_TO_TUNE, tokenizer)
-    share, _ = share_for(measures, LARGEST_SHARE_TO_TUNE)
+    share, num_held = share_for(measures, LARGEST_SHARE_TO_TUNE)
     (speed,) = measured_speeds([old.model], measures, "adam")
-    chosen = choose_tuning(
-        round(measures.num_target_tokens * (1 - 2 * share)), bool(found.training), old.model.d_model, minutes, speed
-    )
-    warn_if_long(chosen, minutes)
+    pair, num_sets = measures.num_target_tokens / measures.num_pairs, 1 + len(found.valid)
+    stages = Stages(minutes, num_held + found.num_held, pair, measures.seconds, num_sets, TUNING_CANDIDATES)
+    new_tokens = round(measures.num_target_tokens * (1 - 2 * share))
+    chosen = choose_tuning(new_tokens, bool(found.training), old.model.d_model, stages, speed)
     if found.missing:
         print(
             f"warning: the training text of the old model cannot be mixed with the new text: {found.missing}. The "
@@ -171,15 +182,24 @@ def from_model(
         )
     texts = text_settings(corpus, share, found, measures.num_target_tokens)
     content = tuned_configuration(old, named, texts, chosen, name)
-    return content, f"{chosen.max_steps:,} updates, about {duration(chosen.seconds)}"
+    tell_time(chosen, minutes)
+    return content, f"about {chosen.num_updates:,} updates"
 
 
-def warn_if_long(chosen: Tuning, minutes: float) -> None:
-    """Warn if even the fewest updates that are worth a training take longer than the user wants."""
-    if chosen.seconds > 1.2 * 60 * minutes:  # numbers of updates are rounded
+def tell_time(chosen: Tuning, minutes: float) -> None:
+    """Tell what the time goes into; warn if all stages, or the fewest useful updates, take longer than there is."""
+    plan = chosen.plan
+    training = min(60 * plan.max_minutes, chosen.seconds * 60 * plan.max_minutes / plan.seconds)
+    enough = " (more updates would teach little)" if training < 0.8 * 60 * plan.max_minutes else ""
+    print(
+        f"about {(training + plan.besides) / 60:.1f} min for all stages: {training / 60:.1f} of training with "
+        f"{counted(plan.num_validations, 'validation')}{enough}, and {plan.besides / 60:.1f} of the others"
+    )
+    if max(chosen.seconds / plan.seconds, (training + plan.besides) / 60 / minutes) > 1.2:  # updates are rounded
         print(
-            f"warning: this machine is too slow for --minutes {minutes:g}: {chosen.max_steps:,} updates take about "
-            f"{duration(chosen.seconds)}. Stop other programs on it, or give it more minutes",
+            f"warning: this machine is too slow for --minutes {minutes:g}: {chosen.num_updates:,} updates take about "
+            f"{duration(chosen.seconds)}, and the other stages {duration(plan.besides)}. Stop other programs on it, or "
+            "give it more minutes",
             file=sys.stderr,
         )
 
@@ -195,13 +215,14 @@ def old_text(corpus: CorpusConfig, data_dir: Path, tokenizer_digest: str) -> Old
     prepared = read_prepared(data_dir)
     if prepared is None or prepared.tokenizer_digest != tokenizer_digest:
         return OldText(missing=f"{data_dir}/{SUMMARY} cannot be read from here, or belongs to another model")
-    valid, tests = dict[str, dict[str, str]](), dict[str, dict[str, str]]()
+    valid, tests, num_held = dict[str, dict[str, str]](), dict[str, dict[str, str]](), 0
     for split in corpus.held_out:
         files = [str(data_dir / file) for file in files_of(split)[-2:]]
         if all(Path(file).is_file() for file in files):
             is_test, name = split.startswith("test/"), split.removeprefix("test/").removeprefix("valid/")
             named = OLD if split == "valid" else f"{OLD}_{name}"
             (tests if is_test else valid)[named] = dict(zip(("source", "target"), files, strict=True))
+            num_held += 0 if is_test else prepared.counts[split]["kept"]
     several = isinstance(corpus.train, tuple)
     training = tuple(
         corpus.text_of(text).model_copy(update={"name": f"{OLD}_{text.name}" if several else OLD})
@@ -211,8 +232,8 @@ def old_text(corpus: CorpusConfig, data_dir: Path, tokenizer_digest: str) -> Old
         for text in training:
             open_corpus(text)
     except CorpusError as error:
-        return OldText(valid=valid, tests=tests, missing=str(error))
-    return OldText(training, prepared.counts["train"]["target_tokens"], valid, tests)
+        return OldText(num_held=num_held, valid=valid, tests=tests, missing=str(error))
+    return OldText(training, prepared.counts["train"]["target_tokens"], num_held, valid, tests)
 
 
 def text_settings(corpus: CorpusConfig, share: float, old: OldText, new_tokens: int) -> dict[str, Any]:
@@ -308,16 +329,20 @@ def measured_speeds(models: Sequence[ModelConfig], measures: TextMeasures, optim
     """Return the target tokens a second of each model on this machine, for random sentences as long as in the text."""
     # Imported here, because it imports PyTorch: mistakes in the text are told at once.
     from transformer_mt.training.run.estimate import tokens_per_second
+    from transformer_mt.training.run.run_log import beside_others
 
     found = []
     longest = min([LONGEST, *(model.max_positions for model in models)])
     lengths = random_lengths(measures.source, longest), random_lengths(measures.target, longest)
     training = TrainingConfig(tokens_per_batch=1024, optimizer=optimizer, clip_norm=1.0)
+    others = OtherPrograms()
     for model in models:
         speed = tokens_per_second(model, training, 4000, lengths, SECONDS / 4)
         layers = f"{model.encoder_layers}+{model.decoder_layers} layers, width {model.d_model}"
         print(f"{layers}: {speed:,.0f} target tokens a second on this machine", flush=True)
         found.append(speed)
+    if told := beside_others(others.cores()):
+        print(f"warning: {told}", file=sys.stderr)
     return found
 
 

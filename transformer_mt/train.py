@@ -21,7 +21,7 @@ from transformer_mt.prepare import changed_settings
 from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, dump_config, load_config
-from transformer_mt.settings.training_settings import ModifiersConfig
+from transformer_mt.settings.training_settings import ModifiersConfig, TrainingConfig
 from transformer_mt.storage.checksums import checkpoint_path, saved_steps
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
@@ -32,7 +32,7 @@ from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks, all_ranks
 from transformer_mt.training.loop import train
 from transformer_mt.training.out_of_memory import is_out_of_memory
-from transformer_mt.training.progress import Progress, is_trained, may_change
+from transformer_mt.training.progress import ENDS, Progress, is_at_end, is_trained, may_change, share_of_time
 from transformer_mt.training.run.beginning import build_learner, choose_layout, choose_rank_device
 from transformer_mt.training.run.checkpoint import (
     check_settings,
@@ -164,8 +164,8 @@ def _train(
     with ranks.together():
         progress = _progress_at(path, config, data, device)
     if is_trained(progress, settings):
-        more = progress.step >= settings.max_steps and may_change("training.max_steps", settings)
-        how = "; to continue, raise training.max_steps" if more else ""
+        end = "training.max_steps" if progress.step >= settings.max_steps else "training.max_minutes"
+        how = f"; to continue, raise {end}" if is_at_end(progress, settings) and may_change(end, settings) else ""
         ranks.say(f"{run_dir}: already trained, {counted(progress.step, 'update')}{how}\n{_next(config)}")
         return 0
     with ranks.together():
@@ -183,7 +183,7 @@ def _train(
     run = Run(run_dir, learner, tokenizer.digest, settings, progress, ranks, lambda pairs: described(places(pairs)))
     measure = partial(validate, learner, validation, ranks)
     progress, signum = train(learner, loader, measure, settings, progress, run, ranks)
-    summary = f"{run_dir}: {_summary(progress, settings.metric)}"
+    summary = f"{run_dir}: {_summary(progress, settings)}"
     if not signum and progress.position.stage + 1 < len(loader.stages):
         ranks.say(f"training ended before the last stage{_in_stage(progress, loader)}", warning=True)
     ranks.say(summary if signum else f"{summary}\n{_next(config)}")
@@ -206,11 +206,13 @@ def _next(config: Config) -> str:
     return f"next: {command_line(cli.command('average', config.run_dir))}"
 
 
-def _summary(progress: Progress, metric: str) -> str:
+def _summary(progress: Progress, settings: TrainingConfig) -> str:
     return (
-        f"{counted(progress.step, 'update')}, {progress.tokens:,} target tokens in "
+        f"{counted(progress.step, 'update')}"
+        + (f" in training.max_minutes={settings.max_minutes:g}" if share_of_time(progress, settings) >= 1 else "")
+        + f", {progress.tokens:,} target tokens in "
         f"{progress.seconds:.0f} s, {progress.tokens / max(progress.seconds, 1e-9):,.0f} a second"
-        + (f"; best {metric} at update {progress.best_steps[0]}" if progress.best else "")
+        + (f"; best {settings.metric} at update {progress.best_steps[0]}" if progress.best else "")
     )
 
 
@@ -264,7 +266,7 @@ def _claim(run_dir: Path, config: Config) -> None:
                 f"{run_dir} is a run of another configuration:\n  "
                 + "\n  ".join(changed.values())
                 + "\nChoose another run_dir, delete this one, or give the values with which it began"
-                + (" (this schedule depends on training.max_steps)" if "training.max_steps" in changed else "")
+                + "".join(f" (this schedule depends on {end})" for end in ENDS if end in changed)
             )
     write_whole(path, dump_config(config))
 

@@ -1,6 +1,7 @@
 """`new` writes a configuration from which all stages run, and tells mistakes before it measures anything."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -88,6 +89,21 @@ def test_a_machine_that_is_too_slow_is_told(quick, capsys, monkeypatch, speed, i
     write_tsv(quick / "mine.tsv")
     status, error = made(capsys, "mine.tsv", "--minutes", "1")
     assert status == 0 and ("too slow for --minutes 1" in error) == is_warned
+
+
+@pytest.mark.parametrize(("speed", "minutes", "is_warned"), [(1000.0, 2, True), (1000.0, 60, False)])
+def test_a_time_in_which_too_little_is_read_is_told(quick, capsys, monkeypatch, speed, minutes, is_warned):
+    monkeypatch.setattr(new, "measured_speeds", lambda models, measures, optimizer: [speed for _ in models])
+    write_tsv(quick / "mine.tsv")
+    capsys.readouterr()
+    assert new.main(["mine.tsv", *LANGUAGES, "--minutes", str(minutes)]) == 0
+    said = capsys.readouterr()
+    assert ("warning: --minutes 2 is too short for a useful model" in said.err) == is_warned
+    times, pairs = re.search(r"reads the text about (\S+) times, (\S+) pairs in all", said.out).groups()
+    assert 750 < float(pairs.replace(",", "")) / float(times) < 900
+    assert re.search(
+        rf"about {minutes}\.\d min for all stages" if is_warned else "more updates would teach little", said.out
+    )
 
 
 def test_the_numbers_of_pairs_are_those_that_prepare_finds(quick, capsys, monkeypatch):

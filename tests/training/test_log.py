@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from transformer_mt.batches.loader import Position
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress
+from transformer_mt.training.run import run_log
 from transformer_mt.training.run.run_log import RunLog
 from transformer_mt.training.run.validation import ValidationScores
 from transformer_mt.training.update import Numbers, Update
@@ -326,3 +328,32 @@ def test_without_tensorboard_asking_for_it_is_an_error_that_says_what_to_install
         log_updates(tmp_path, 1, 2, BOARD)
     log_updates(tmp_path, 1, 2)
     assert not (tmp_path / "tensorboard").exists()
+
+
+@pytest.mark.parametrize(("cores", "num_threads", "num_told"), [(0.9, 2, 1), (0.1, 2, 0), (None, 2, 0), (0.9, 1, 0)])
+def test_other_programs_that_cost_speed_are_told_once(tmp_path, monkeypatch, capsys, cores, num_threads, num_told):
+    monkeypatch.setattr(run_log, "OtherPrograms", lambda: SimpleNamespace(cores=lambda: cores))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: num_threads)
+    settings = TrainingConfig(max_steps=100, log_every=1)
+    log_updates(tmp_path, 1, 60, settings)
+    said = capsys.readouterr().err
+    assert said.count("warning: other programs use 0.9 of 2 cores") == num_told
+    if num_told:
+        assert "update 19/100" in said[: said.index("warning")] and "update 20/100" not in said[: said.index("warning")]
+
+
+def test_ranks_of_the_run_are_no_other_programs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run_log, "OtherPrograms", lambda: SimpleNamespace(cores=lambda: 1e6))
+    with RunLog(tmp_path, SETTINGS, Progress(), Ranks(0, 2), CPU) as log:
+        for step in range(1, 41):
+            log.update(progress_at(step), update(step))
+    assert "other programs" not in capsys.readouterr().err
+
+
+def test_the_time_left_is_that_of_the_end_that_comes_first(tmp_path, capsys):
+    settings = TrainingConfig(max_steps=1000, log_every=10, max_minutes=1)
+    with RunLog(tmp_path, settings, Progress(), Ranks(), CPU) as log:
+        for step in range(1, 11):
+            log.update(progress_at(step, elapsed=SECONDS * step), update(step))
+    assert re.search(r"update 10/120 .*  55 s left", capsys.readouterr().err)

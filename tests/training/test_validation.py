@@ -5,6 +5,7 @@ import math
 import multiprocessing
 import os
 import signal
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import get_args
 
@@ -25,7 +26,7 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.metrics import corpus_score
 from transformer_mt.inference.fast import build_model
 from transformer_mt.inference.frozen import FrozenTransformer
-from transformer_mt.kernels.device import choose_device
+from transformer_mt.kernels.device import Device, choose_device
 from transformer_mt.settings.model_settings import RnnConfig
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig
@@ -275,6 +276,24 @@ def test_a_model_without_a_form_for_search_is_searched_itself(model, validation,
     other = build_model(settings, vocab_size, vocab_size, "plain" if kind == "plain" else "fast")
     scores(other, replace(validation, num_decoded=2), config, device=choose_device("cpu", precision))
     assert searched and all(each is other for each in searched)
+
+
+def test_a_model_without_a_form_in_bf16_is_searched_itself_on_a_gpu(validation, monkeypatch):
+    """Nothing here needs a GPU: a device that holds no numbers stands for it, and no sentence is translated."""
+    made, begin = [], TorchEngine.__init__
+
+    def noted(self, *arguments, **options):
+        made.append(self)
+        begin(self, *arguments, **options)
+
+    monkeypatch.setattr(TorchEngine, "__init__", noted)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
+    monkeypatch.setattr(Device, "autocast", lambda self: nullcontext())
+    monkeypatch.setattr(Tokenizer, "target_pieces", lambda self, ids: ["a"] * 9)
+    rnn = build_model(RnnConfig(kind="rnn", d_model=8), 9, 9)
+    device = Device(torch.device("meta"), torch.bfloat16, "")
+    assert run_validation._greedy(rnn, device, validation, [], 1, 100) == []
+    assert [engine.plain for engine in made] == [False, True] and made[1].searched is rnn
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ The text is read once. Each pair takes about 120 bytes of memory, and the text i
 """
 
 import sys
+import time
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -136,6 +137,8 @@ class TextMeasures:
     """The sums of `counts`."""
     examples: dict[str, list[tuple[str, tuple[str, str] | BadPair]]] = field(default_factory=dict)
     """For KEPT and each reason, a few pairs from all parts of the text, each with its file and line."""
+    seconds: float = 0.0
+    """The time of measuring."""
     first_bad: str = ""
     """The place of the first line, row or unit that cannot be read as a pair, and what is wrong with it."""
     num_equal: int = 0
@@ -246,7 +249,7 @@ def measure(
     tokenizer, no pair is left out because of its number of pieces. Raises CorpusError if a file, not only a line,
     cannot be read, or at a bad line of a validation or test set.
     """
-    splits = splits_of(corpus)
+    splits, begun = splits_of(corpus), time.perf_counter()
     texts = TextFilters.of(filters, corpus, held_out_of(opened))
     pieces = PieceFilters(corpus.max_length, corpus.max_ratio)
     source, target = corpus.source_language, corpus.target_language
@@ -259,6 +262,7 @@ def measure(
             for block in _first(opened[name].blocks(), most):
                 found.add(block, splits[name], languages)
                 progress.more(len(block.pairs))
+    found.seconds = time.perf_counter() - begun
     return found
 
 

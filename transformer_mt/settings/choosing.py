@@ -8,17 +8,25 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from transformer_mt.base.wording import counted, duration
+from transformer_mt.base.wording import counted
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import Writer
 from transformer_mt.settings.section import Section
 
-SPENT_ON_UPDATES = 0.85  # of the time; the rest goes into validations, checkpoints and the stages before and after
+START_UP = 12.0  # seconds of all stages together: imports, reading of data and models, checkpoints
+PREPARING = 2.5  # seconds of `prepare` for each second in which the text was measured
+LIKELIHOOD, VALIDATING, EVALUATING = 3.0, 0.2, 0.5
+"""The speeds of scoring pairs and of translating them, in a validation and by beam search, for a training speed of 1.
+
+Measured on short and long sentences, with models that have learnt little."""
+ON_VALIDATIONS = 0.1  # of the time, at most, if they have at least 200 sentences
+MOST_VALIDATIONS, FEWEST_VALIDATED = 10, 200
+AHEAD = 1.3  # times as many updates as expected: training.max_minutes ends those that take too long
 
 
 @dataclass(frozen=True)
@@ -88,21 +96,75 @@ FEW_UPDATES = 300  # up to here, a higher rate is better
 MOST_EPOCHS = 150  # of a text that is read more often, only its noise is left to learn
 MANY_UPDATES = 4000  # if a training has more target tokens than these updates of small batches, it has larger batches
 FILLED = 0.95  # of the positions of a batch are target tokens; the others are padding
+FEWEST_READ = 60_000  # pairs, those included that are read again: after fewer, models of ours were of little use
 
+TUNING_CANDIDATES = 9  # the last and the best weights, and mixtures of the last with those before
 
 TUNING_BATCH, TUNING_EPOCHS, FEWEST_TUNING_UPDATES, TUNING_RATE = 2048, 8, 300, 1e-3
 """Fine-tuning reads the new text so often, but makes at least so many updates; the rate is that of width 128."""
+
+
+class Plan(NamedTuple):
+    """How the time of all stages is divided."""
+
+    max_minutes: float
+    """The time of training, with its validations."""
+    seconds: float
+    """The time of its updates."""
+    num_validations: int
+    num_validated: int
+    """How many sentences of each validation set are translated."""
+    besides: float
+    """Seconds of the other stages."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What takes the time of all stages, besides the updates."""
+
+    minutes: float
+    """There are so many for all of them."""
+    num_held: int
+    """The pairs of the validation sets together; the test sets have as many."""
+    tokens_of_pair: float
+    """Target tokens of one of them."""
+    measuring: float = 0.0
+    """The seconds in which the text was measured."""
+    num_sets: int = 1
+    """The number of validation sets."""
+    num_candidates: int = 2
+    """The models that `average` validates."""
+
+    def plan(self, speed: float) -> Plan:
+        """Divide the time of stages whose training has so many target tokens a second."""
+        seconds, pair = 60 * self.minutes, self.tokens_of_pair / speed
+        besides = START_UP + PREPARING * self.measuring + self.num_held * pair / EVALUATING
+        scoring, on_validations = self.num_held * pair / LIKELIHOOD, ON_VALIDATIONS * max(0.0, seconds - besides)
+        most = MOST_VALIDATIONS + self.num_candidates
+        affordable = int((on_validations / most - scoring) * VALIDATING / pair / self.num_sets)
+        num_validated = min(self.num_held, max(FEWEST_VALIDATED, affordable))
+        validation = scoring + min(self.num_held, num_validated * self.num_sets) * pair / VALIDATING
+        num_validations = min(MOST_VALIDATIONS, max(1, int(on_validations / validation) - self.num_candidates))
+        besides += self.num_candidates * validation
+        training = max(seconds - besides, seconds / 3)  # something is trained in any case
+        updates = max(training - num_validations * validation, training / 2)
+        if num_validations == 1:  # training keeps time only for validations like those that it has made
+            besides, training = besides + training - updates, updates
+        return Plan(round(training / 60, 2), updates, num_validations, num_validated, besides)
 
 
 @dataclass(frozen=True)
 class Tuning:
     """The settings of fine-tuning."""
 
+    num_updates: int
+    """So many are expected in the time."""
     max_steps: int
     tokens_per_batch: int
     peak_lr: float
     seconds: float
-    """What all updates take, about."""
+    """What the expected updates take, about."""
+    plan: Plan
 
 
 @dataclass(frozen=True)
@@ -126,36 +188,53 @@ def reached(text: Text) -> str:
     return REACHED[min(REACHED, key=lambda words: abs(math.log(words / max(1, text.num_words))))]
 
 
-def choose(text: Text, minutes: float, speeds: Mapping[Size, float]) -> Chosen:
-    """Choose the settings of a training of so many minutes; `speeds` are target tokens a second, of each candidate."""
-    seconds = 60 * minutes * SPENT_ON_UPDATES
+def too_little_read(chosen: Chosen, text: Text, minutes: float) -> str:
+    """Return a warning if training has no time to read enough, with the minutes that it takes; otherwise ''."""
+    read, wanted = chosen.num_epochs * text.num_pairs, min(FEWEST_READ, MOST_EPOCHS * text.num_pairs)
+    if read > 0.9 * wanted:
+        return ""
+    enough = minutes + (wanted / read - 1) * chosen.seconds / 60 / (1 - ON_VALIDATIONS)
+    return (
+        f"--minutes {minutes:g} is too short for a useful model: many translations will be wrong, or repeat words. "
+        f"Training needs --minutes {math.ceil(enough)} or more to read {wanted:,} pairs, which is about the least"
+    )
+
+
+def choose(text: Text, stages: Stages, speeds: Mapping[Size, float]) -> Chosen:
+    """Choose the settings of a training in this time; `speeds` are target tokens a second, of each candidate."""
+    plans = {size: stages.plan(speed) for size, speed in speeds.items()}
+    affordable = {size: plans[size].seconds * speed for size, speed in speeds.items()}
     size = max(
-        (each for each in speeds if seconds * speeds[each] >= FEWEST_TOKENS[SIZES.index(each)] * each.num_weights),
+        (each for each in speeds if affordable[each] >= FEWEST_TOKENS[SIZES.index(each)] * each.num_weights),
         key=SIZES.index,
     )
-    num_tokens = min(seconds * speeds[size], MOST_EPOCHS * text.num_tokens)
+    wanted = MOST_EPOCHS * text.num_tokens
+    num_tokens = min(affordable[size], wanted)
     tokens_per_batch = 2 ** min(14, max(10, round(math.log2(num_tokens / MANY_UPDATES))))
     per_update = FILLED * tokens_per_batch
-    max_steps = max(100, 50 * round(num_tokens / per_update / 50))
+    num_updates = max(100, 50 * round(num_tokens / per_update / 50))
+    max_steps = max(100, 50 * round(min(AHEAD * num_tokens, wanted) / per_update / 50))
     pieces = next(pieces for words, pieces in VOCABULARIES.items() if text.num_words < words)
     # Each byte and character is a piece, and in a text of Chinese there may be thousands of them.
     single = 100 * math.ceil((260 + text.num_characters) / 100)
     pieces = min(max(pieces, single + pieces // 2), single + text.num_merges // 100 * 100)
-    num_epochs = max_steps * per_update / text.num_tokens
+    num_epochs = num_updates * per_update / text.num_tokens
     return Chosen(
+        num_updates=num_updates,
         size=size,
         vocab_size=pieces,
         dropout=next(dropout for epochs, dropout in DROPOUTS.items() if num_epochs < epochs),
         tokens_per_batch=tokens_per_batch,
         max_steps=max_steps,
         warmup_steps=min(500, max_steps // 10),
-        peak_lr=round(PEAK_RATES[SIZES.index(size)] * (1.5 if max_steps <= FEW_UPDATES else 1), 4),
+        peak_lr=round(PEAK_RATES[SIZES.index(size)] * (1.5 if num_updates <= FEW_UPDATES else 1), 4),
         num_epochs=num_epochs,
-        seconds=max_steps * per_update / speeds[size],
+        seconds=num_updates * per_update / speeds[size],
+        plan=plans[size],
     )
 
 
-def choose_tuning(new_tokens: int, mixes: bool, width: int, minutes: float, speed: float) -> Tuning:
+def choose_tuning(new_tokens: int, mixes: bool, width: int, stages: Stages, speed: float) -> Tuning:
     """Choose the settings of fine-tuning on text of so many target tokens.
 
     `mixes` says that half of the tokens of an epoch are of old text. `width` is that of the model, and `speed` its
@@ -163,10 +242,13 @@ def choose_tuning(new_tokens: int, mixes: bool, width: int, minutes: float, spee
     """
     per_update = FILLED * TUNING_BATCH
     wanted = TUNING_EPOCHS * new_tokens * (2 if mixes else 1) / per_update
-    affordable = 60 * minutes * SPENT_ON_UPDATES * speed / per_update
-    max_steps = max(50, round(min(max(wanted, FEWEST_TUNING_UPDATES), affordable) / 50) * 50)
+    plan = stages.plan(speed)
+    num_updates, max_steps = (
+        max(50, round(min(max(wanted, FEWEST_TUNING_UPDATES), ahead * plan.seconds * speed / per_update) / 50) * 50)
+        for ahead in (1, AHEAD)
+    )
     peak_lr = float(f"{TUNING_RATE * min(1, 128 / width):.1g}")
-    return Tuning(max_steps, TUNING_BATCH, peak_lr, max_steps * per_update / speed)
+    return Tuning(num_updates, max_steps, TUNING_BATCH, peak_lr, num_updates * per_update / speed, plan)
 
 
 Sections = dict[str, dict[str, tuple[Any, str]]]
@@ -216,7 +298,6 @@ def new_configuration(corpus: CorpusConfig, text: Text, share: float, num_held: 
 
 def tuned_configuration(old: Config, model: Path, corpus: dict[str, Any], chosen: Tuning, name: str) -> str:
     """Return a configuration that fine-tunes `model`, which has the configuration `old`, on the text of `corpus`."""
-    every = max(1, chosen.max_steps // 5)
     values: Sections = {
         "corpus": {key: (value, TEXT_REASONS.get(key, "")) for key, value in corpus.items()}
         | {"max_length": (old.corpus.max_length, "")},
@@ -225,13 +306,12 @@ def tuned_configuration(old: Config, model: Path, corpus: dict[str, Any], chosen
         "model": _changed(old.model),
         "training": {
             "initialise_from": (str(model), ""),
-            "max_steps": (chosen.max_steps, f"updates: about {duration(chosen.seconds)}, without validations"),
+            **_ends(chosen),
             "tokens_per_batch": (chosen.tokens_per_batch, ""),
             **{key: FIXED[key] for key in ("schedule", "clip_norm")},
             "peak_lr": (chosen.peak_lr, f"for Adam and width {old.model.d_model}: about a third of that from scratch"),
             "warmup_steps": (chosen.max_steps // 6, ""),
-            "validate_every": (every, "on the new and on the old text"),
-            "save_every": (every, ""),
+            **_validations(chosen),
         },
         "averaging": {"checkpoints": (1, "then mixed with the old weights, as the validation sets say")},
     }
@@ -245,16 +325,35 @@ def _changed(section: Section) -> dict[str, tuple[Any, str]]:
 
 def _training_settings(chosen: Chosen) -> dict[str, tuple[Any, str]]:
     """Return the settings of training, each with its reason."""
-    every = 50 * math.ceil(chosen.max_steps / 500)
     return {
-        "max_steps": (chosen.max_steps, f"updates: about {duration(chosen.seconds)}, without validations"),
+        **_ends(chosen),
         "tokens_per_batch": (chosen.tokens_per_batch, "small enough for many updates"),
         **FIXED,
         "peak_lr": (chosen.peak_lr, f"for Muon and width {chosen.size.d_model}"),
         "warmup_steps": (chosen.warmup_steps, "a tenth of the updates, at most 500"),
-        "validate_every": (every, "ten times or so"),
-        "save_every": (every, ""),
+        **_validations(chosen),
         "# modifiers": ({"protect": 0.2}, "would teach it to copy addresses, and cost a little BLEU"),
+    }
+
+
+def _ends(chosen: Tuning) -> dict[str, tuple[Any, str]]:
+    """Return the settings that end training, each with its reason."""
+    is_all = chosen.max_steps == chosen.num_updates
+    most = "more would teach little" if is_all else f"about {chosen.num_updates:,} at the speed that was measured"
+    return {
+        "max_steps": (chosen.max_steps, f"updates: {most}"),
+        "max_minutes": (chosen.plan.max_minutes, "with validations: training ends then, with the rate at 0"),
+    }
+
+
+def _validations(chosen: Tuning) -> dict[str, tuple[Any, str]]:
+    """Return how often and on how much training validates, and saves, each with its reason."""
+    plan, every = chosen.plan, 10 * math.ceil(chosen.num_updates / chosen.plan.num_validations / 10)
+    tenth = f"so that validations take at most {100 * ON_VALIDATIONS:.0f} % of the time"
+    return {
+        "validate_every": (every, f"updates: {counted(plan.num_validations, 'validation')} or so, {tenth}"),
+        "valid_sentences": (plan.num_validated, "at most: for the same reason"),
+        "save_every": (50 * math.ceil(chosen.num_updates / 500), ""),
     }
 
 

@@ -75,6 +75,11 @@ class TrainingConfig(Section):
     """The number of CPU threads. 0: one per core that the process may use."""
     max_steps: PositiveCount = 100_000
     """The number of updates after which training ends."""
+    max_minutes: float = Field(default=0.0, ge=0.0, le=1e7)
+    """The minutes of training, with its validations and checkpoints, after which it ends if max_steps does not end it
+    before; 0: no limit. They count on when the run resumes. The schedules linear and cosine fall to 0 at the end that
+    comes first. Time for a last validation is kept. The weights then depend on the speed of the machine: the same
+    command does not make them again."""
     tokens_per_batch: Tokens = 25_000
     """The most token positions in a micro-batch, padding and ends of sentences included, on the longer of its two
     sides. Larger micro-batches need more memory."""

@@ -64,13 +64,13 @@ class Ranks:
             dist.all_reduce(numbers)
         return numbers
 
-    def max(self, number: int) -> int:
+    def max(self, number: float) -> float:
         """The largest of all ranks' numbers."""
         if self.size == 1:
             return number
-        numbers = torch.tensor(number)
+        numbers = torch.tensor(number, dtype=torch.float64)
         dist.all_reduce(numbers, dist.ReduceOp.MAX)
-        return int(numbers)
+        return numbers.item()
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], precision: str) -> None:
         """Replace each gradient by its sum over all ranks, in one message.

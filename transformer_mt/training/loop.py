@@ -11,7 +11,7 @@ from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.optimization import learning_rate
-from transformer_mt.training.progress import Progress, is_due, is_trained
+from transformer_mt.training.progress import Progress, is_due, is_trained, step_on_schedule
 from transformer_mt.training.update import Update, update
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def train(
         for batches, position in () if is_trained(progress, settings) else run.batches(loader, progress):
             # one update: forward, backward, step
             step = progress.step + 1
-            made = one_update(learner, batches, learning_rate(step, settings), step, settings, ranks)
+            rate = learning_rate(step_on_schedule(progress, settings), settings)
+            made = one_update(learner, batches, rate, step, settings, ranks)
             progress = run.after_update(replace(progress, step=step, position=position), made)
 
             # validate after every `validate_every` updates
@@ -53,7 +54,7 @@ def train(
             # save after every `save_every` updates, and after those with the best scores; `run.end` saves the last
             if run.signal or is_trained(progress, settings):
                 break
-            if is_due(settings.save_every, step, settings) or step in progress.best_steps:
+            if is_due(settings.save_every, progress, settings) or step in progress.best_steps:
                 run.save(progress)
         return run.end(progress), run.signal
 

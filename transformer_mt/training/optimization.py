@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformer_mt.settings.training_settings import TrainingConfig
 
 
-def learning_rate(step: int, settings: TrainingConfig) -> float:
+def learning_rate(step: float, settings: TrainingConfig) -> float:
     """The rate of update `step`, counted from 1. All rise linearly to the peak at `warmup_steps`."""
     peak_lr, warmup_steps, end = settings.peak_lr, settings.warmup_steps, settings.max_steps + 1
     match settings.schedule:
@@ -31,7 +31,7 @@ def learning_rate(step: int, settings: TrainingConfig) -> float:
 
 
 def depends_on_end(settings: TrainingConfig) -> bool:
-    """Whether another max_steps would have changed the rates of earlier updates. Then a run must keep its max_steps."""
+    """Whether another end would have changed the rates of earlier updates. Then a run must keep its max_steps."""
     return settings.schedule not in ("inverse_sqrt", "constant")
 
 

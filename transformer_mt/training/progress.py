@@ -22,6 +22,10 @@ class Progress:
     """Real target tokens trained on."""
     seconds: float = 0.0
     """The time spent in updates."""
+    elapsed: float = 0.0
+    """The seconds of updates, validations and checkpoints; those of a checkpoint are in the next one."""
+    longest_validation: float = 0.0
+    """Its seconds."""
     skipped: int = 0
     """Updates that changed no weight, because their loss or gradient was not finite."""
     skipped_in_a_row: int = 0
@@ -45,14 +49,37 @@ class Progress:
 
 
 def is_trained(progress: Progress, settings: TrainingConfig) -> bool:
-    """Whether training is over: all updates are done, or the metric has not improved in `patience` validations."""
-    is_over = progress.step >= settings.max_steps or 0 < settings.patience <= progress.validations_since_best
+    """Whether training is over: no update or time is left, or the metric has not improved in `patience` validations."""
+    is_over = is_at_end(progress, settings) or 0 < settings.patience <= progress.validations_since_best
     return is_over and not progress.validation_due
 
 
-def is_due(every: int, step: int, settings: TrainingConfig) -> bool:
+def is_at_end(progress: Progress, settings: TrainingConfig) -> bool:
+    """Whether max_steps or max_minutes allows no further update."""
+    return progress.step >= settings.max_steps or share_of_time(progress, settings) >= 1
+
+
+def is_due(every: int, progress: Progress, settings: TrainingConfig) -> bool:
     """Whether something that happens every `every` updates happens after this one. After the last, everything does."""
-    return step % every == 0 or step == settings.max_steps
+    return progress.step % every == 0 or is_at_end(progress, settings)
+
+
+def share_of_time(progress: Progress, settings: TrainingConfig) -> float:
+    """The share of max_minutes that has passed: 1 when only a last validation still fits; 0 without a limit."""
+    seconds = 60 * settings.max_minutes - progress.longest_validation
+    return progress.elapsed / max(seconds, 1e-9) if settings.max_minutes else 0.0
+
+
+def step_on_schedule(progress: Progress, settings: TrainingConfig) -> float:
+    """The step whose rate the next update has: a later one than its own if max_minutes pass faster than max_steps."""
+    by_time = share_of_time(progress, settings) * (settings.max_steps + 1) if depends_on_end(settings) else 0.0
+    return max(progress.step + 1, by_time)
+
+
+def expected_end(progress: Progress, settings: TrainingConfig) -> int:
+    """The number of updates when training ends, as far as this progress tells."""
+    share = min(1.0, share_of_time(progress, settings))
+    return min(settings.max_steps, round(progress.step / share)) if share else settings.max_steps
 
 
 def compare_with_best(progress: Progress, metric: float, settings: TrainingConfig) -> Progress:
@@ -70,14 +97,15 @@ def compare_with_best(progress: Progress, metric: float, settings: TrainingConfi
 FREE_TO_CHANGE = {
     *("data_dir", "run_dir", "filters.on_bad_line", "tokenizer.from", "tokenizer.extend_from"),
     *("training.device", "training.num_threads", "training.sharding", "training.compile", "training.tensorboard"),
-    *("training.max_steps", "training.patience", "training.keep_best", "training.keep_last"),
+    *("training.patience", "training.keep_best", "training.keep_last"),
     *("training.log_every", "training.save_every", "training.validate_every"),
 }
 FREE_SECTIONS = ("decoding.", "averaging.")
+ENDS = ("training.max_steps", "training.max_minutes")  # free, too, unless the rates depend on the end
 
 
 def may_change(key: str, settings: TrainingConfig) -> bool:
     """Whether a run may resume with another value of this key, such as training.max_steps."""
-    if key == "training.max_steps" and depends_on_end(settings):
-        return False
+    if key in ENDS:
+        return not depends_on_end(settings)
     return key in FREE_TO_CHANGE or key.startswith(FREE_SECTIONS)

@@ -93,8 +93,9 @@ def find_candidates(run_dir: Path, settings: AveragingConfig, training: Training
         raise CheckpointError(f"{run_dir} holds no checkpoint; choose a run that has been trained, such as runs/<name>")
     newest = steps[-1]
     _check_undamaged(run_dir, [newest])
-    best = [step for step in load_progress(checkpoint_path(run_dir, newest)).best_steps if step in steps]
-    last = (scheduled_steps(run_dir, training) or [newest])[-settings.checkpoints :]
+    progress = load_progress(checkpoint_path(run_dir, newest))
+    best = [step for step in progress.best_steps if step in steps]
+    last = (scheduled_steps(run_dir, progress, training) or [newest])[-settings.checkpoints :]
     moving = [Candidate(run_dir, (step,), of_updates=True) for step in dict.fromkeys([newest, *best[:1]])]
     match settings.choose:
         case "auto":

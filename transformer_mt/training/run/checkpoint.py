@@ -36,7 +36,7 @@ from transformer_mt.text.existing_tokenizer import old_parts
 from transformer_mt.text.tokenizer import Tokenizer, holds_tokenizer
 from transformer_mt.training.distributed import Ranks, sharded_like, whole
 from transformer_mt.training.learning import Learner
-from transformer_mt.training.progress import Progress
+from transformer_mt.training.progress import Progress, is_at_end
 
 TRAINING, STATE = "training.safetensors", "state.json"
 FILES = (MODEL, TRAINING, STATE)
@@ -251,10 +251,11 @@ def newest_whole_checkpoint(run_dir: Path) -> tuple[Path | None, list[str]]:
     return None, complaints
 
 
-def scheduled_steps(run_dir: Path, settings: TrainingConfig) -> list[int]:
+def scheduled_steps(run_dir: Path, newest: Progress, settings: TrainingConfig) -> list[int]:
     """The steps of the checkpoints that were saved on schedule, ascending; without those of an interruption."""
-    every, last = settings.save_every, settings.max_steps
-    return [step for step in saved_steps(run_dir) if step % every == 0 or step == last]
+    last = newest.step if is_at_end(newest, settings) else settings.max_steps
+    steps = [step for step in saved_steps(run_dir) if step <= newest.step]
+    return [step for step in steps if step % settings.save_every == 0 or step == last]
 
 
 def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
@@ -262,8 +263,7 @@ def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
 
     Later ones stay: they are damaged, because the run has resumed from an earlier one, and it will replace them.
     """
-    scheduled = [step for step in scheduled_steps(run_dir, settings) if step <= progress.step]
-    kept = {progress.step, *progress.best_steps, *scheduled[-settings.keep_last :]}
+    kept = {progress.step, *progress.best_steps, *scheduled_steps(run_dir, progress, settings)[-settings.keep_last :]}
     for step in [step for step in saved_steps(run_dir) if step <= progress.step]:
         if step not in kept:
             _set_aside(checkpoint_path(run_dir, step))

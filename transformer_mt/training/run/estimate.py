@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from transformer_mt.base.cores import OtherPrograms
 from transformer_mt.base.languages import EOS
 from transformer_mt.base.wording import counted, duration
 from transformer_mt.batches.encoded import EncodedCorpus, EncodedText
@@ -21,10 +22,11 @@ from transformer_mt.training.learning import Learner
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.run.beginning import choose_layout, choose_rank_device, new_learner
 from transformer_mt.training.run.checkpoint import Tensors
-from transformer_mt.training.run.run_log import peak_memory_on
+from transformer_mt.training.run.run_log import beside_others, peak_memory_on
 
 WARM_UP = 3  # updates that are not timed, because kernels are slow at their first call and threads have to start
-LEAST = 5  # updates that are timed
+LEAST = 3  # updates of each half that is timed
+SAME = 1.1  # times as fast: the halves of a measurement do not differ more by chance
 
 
 class Timed(NamedTuple):
@@ -35,11 +37,17 @@ class Timed(NamedTuple):
     """Target tokens, without padding."""
     seconds: float
 
+    @property
+    def speed(self) -> float:
+        """Target tokens a second."""
+        return self.num_labels / self.seconds
 
-def timed_updates(learner: Learner, loader: Loader, settings: TrainingConfig, seconds: float) -> Timed:
-    """Make updates until they have taken `seconds`, and are at least 5, or have taken four times as long.
 
-    Up to 3 updates come before, and are not timed. The weights stay the same, because the learning rate is 0.
+def timed_updates(learner: Learner, loader: Loader, settings: TrainingConfig, seconds: float) -> list[Timed]:
+    """Make updates in two halves, and return the slower one first: other programs may have taken the cores meanwhile.
+
+    A half lasts half of `seconds` and at least 3 updates, or four times as long. Up to 3 updates come before, and are
+    not timed. The weights stay the same, because the learning rate is 0.
     """
     learner.loss.train()
     steps = enumerate(_updates(loader), start=1)
@@ -55,7 +63,7 @@ def timed_updates(learner: Learner, loader: Loader, settings: TrainingConfig, se
         return Timed(num_updates, num_labels, time.perf_counter() - begun)
 
     timed(WARM_UP, 0.0, seconds)
-    return timed(LEAST, seconds, 4 * seconds)
+    return sorted((timed(LEAST, seconds / 2, 2 * seconds) for _ in range(2)), key=lambda half: half.speed)
 
 
 def _updates(loader: Loader) -> Iterator[Sequence[MicroBatch]]:
@@ -66,16 +74,20 @@ def _updates(loader: Loader) -> Iterator[Sequence[MicroBatch]]:
 
 def estimate(learner: Learner, loader: Loader, settings: TrainingConfig, seconds: float = 5.0) -> str:
     """Make a few updates, and return lines about the time, memory and disk that all updates of a run take."""
-    timed = timed_updates(learner, loader, settings, seconds)
+    others = OtherPrograms()
+    slower, faster = timed_updates(learner, loader, settings, seconds)
+    told = beside_others(others.cores())
+    slow = f"{slower.speed:,.0f} to " if faster.speed > SAME * slower.speed else ""
     tensors = Tensors.of(learner)
     size = sum(tensor.nbytes for tensor in [*tensors.model.values(), *tensors.training.values()])
     num_steps, num_validations = settings.max_steps, -(-settings.max_steps // settings.validate_every)
     num_kept = settings.keep_last + settings.keep_best
+    limit = f"; training.max_minutes={settings.max_minutes:g} ends training" if settings.max_minutes else ""
     return (
-        f"{learner.device.description}: {timed.num_labels / timed.seconds:,.0f} target tokens a second, measured in "
-        f"{counted(timed.num_updates, 'update')}\n"
-        f"{counted(num_steps, 'update')}: about {duration(num_steps * timed.seconds / timed.num_updates)}, without the "
-        f"time of {counted(num_validations, 'validation')}\n"
+        f"{learner.device.description}: {slow}{faster.speed:,.0f} target tokens a second, measured in "
+        f"{counted(slower.num_updates + faster.num_updates, 'update')}{told and f'; {told}'}\n"
+        f"{counted(num_steps, 'update')}: about {duration(num_steps * faster.seconds / faster.num_updates)}, without "
+        f"the time of {counted(num_validations, 'validation')}{limit}\n"
         f"memory: {peak_memory_on(learner.device.torch_device) / 1e6:,.0f} MB at the peak of these updates\n"
         f"disk: a checkpoint takes {size / 1e6:,.0f} MB; the run keeps at most {num_kept}"
     )
@@ -88,7 +100,10 @@ def tokens_per_second(
     lengths: tuple[NDArray[np.int64], NDArray[np.int64]],
     seconds: float,
 ) -> float:
-    """Return the target tokens a second, for random sentences of these lengths, source and target, in tokens."""
+    """Return the target tokens a second, for random sentences of these lengths, source and target, in tokens.
+
+    Of two measurements it is the faster one: training.max_minutes ends a training that other programs make slower.
+    """
     ranks = Ranks()
     device = choose_rank_device(settings, ranks)
     layout = choose_layout(settings, model, device)
@@ -100,5 +115,4 @@ def tokens_per_second(
     torch.manual_seed(settings.seed)
     learner = new_learner(build_model(model, vocab_size, vocab_size), settings, layout, device, ranks)
     loader = Loader(EncodedCorpus(source, target), settings.tokens_per_batch, 0, settings.seed, layout)
-    timed = timed_updates(learner, loader, settings, seconds)
-    return timed.num_labels / timed.seconds
+    return timed_updates(learner, loader, settings, seconds)[1].speed

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from transformer_mt.base.cores import num_cores
+from transformer_mt.base.cores import OtherPrograms, num_cores
 from transformer_mt.base.errors import CheckpointError, TrainingError, UserError
 from transformer_mt.base.system import command_line, peak_memory
 from transformer_mt.base.wording import counted, duration, two_decimals
@@ -26,11 +26,13 @@ from transformer_mt.storage.records import processor, versions
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.progress import Progress, is_due, is_trained
+from transformer_mt.training.progress import Progress, expected_end, is_due, is_trained
 from transformer_mt.training.run.validation import ValidationScores, perplexity
 from transformer_mt.training.update import Update
 
 _LONGEST_SILENCE = 60.0  # seconds of training without a line in a log
+_LEAST_UPDATES, _LEAST_SECONDS = 20, 10.0  # then training tells of other programs
+_SOME = 0.25  # of a core: less is nothing to tell
 
 
 class RunLog(AbstractContextManager["RunLog"]):
@@ -57,6 +59,8 @@ class RunLog(AbstractContextManager["RunLog"]):
         self._updates: list[Update] = []
         self._begun = self._logged = self._printed = progress
         self._validated = 0.0  # seconds of all validations
+        # Other ranks on this machine would seem to be other programs.
+        self._others = OtherPrograms() if ranks.size == 1 and device.type == "cpu" else None
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
@@ -67,7 +71,12 @@ class RunLog(AbstractContextManager["RunLog"]):
         """Add one update, whose numbers are on the host. After `log_every` updates, and the last, write their means."""
         self._bar.update()
         self._updates.append(update)
-        if is_due(self._settings.log_every, progress.step, self._settings):
+        made, seconds = progress.step - self._begun.step, progress.seconds - self._begun.seconds
+        if self._others is not None and (made >= _LEAST_UPDATES or seconds >= _LEAST_SECONDS):
+            if told := beside_others(self._others.cores()):
+                self._say(f"warning: {told}")
+            self._others = None
+        if is_due(self._settings.log_every, progress, self._settings):
             self._write_means(progress)
         elif progress.seconds - self._printed.seconds >= _LONGEST_SILENCE:
             self._print_progress(progress, "")
@@ -114,13 +123,14 @@ class RunLog(AbstractContextManager["RunLog"]):
 
     def _print_progress(self, progress: Progress, numbers: str) -> None:
         """If no bar shows it, print how many updates are done, and how long the rest takes at the speed so far."""
+        end = self._bar.total = expected_end(progress, self._settings)
         if not self._is_first or not self._bar.disable:
             return
         self._printed = progress
-        made, left = progress.step - self._begun.step, self._settings.max_steps - progress.step
+        made, left = progress.step - self._begun.step, end - progress.step
         seconds = progress.seconds - self._begun.seconds + self._validated
         time_left = f"  {duration(left * seconds / made)} left" if left > 0 else ""
-        self._say(f"update {progress.step}/{self._settings.max_steps}{numbers}{time_left}")
+        self._say(f"update {progress.step}/{end}{numbers}{time_left}")
 
     def _warn(self, progress: Progress) -> None:
         if skipped := progress.skipped - self._logged.skipped:
@@ -164,6 +174,18 @@ class RunLog(AbstractContextManager["RunLog"]):
     def _say(self, text: str) -> None:
         if self._is_first:
             tqdm.write(text, file=sys.stderr)
+
+
+def beside_others(cores: float | None) -> str:
+    """Say that other programs use so many cores, and what it costs; '' if they use next to none, or it is unknown."""
+    num_threads, most = torch.get_num_threads(), os.cpu_count() or 1  # also those that we leave to others
+    if cores is None or most - cores > num_threads - _SOME:
+        return ""
+    left = max(0.1, (most - cores) / num_threads)
+    return (
+        f"other programs use {cores:.1f} of {counted(most, 'core')}: while they run, training has about "
+        f"{100 * left:.0f} % of the speed that it has alone, or less"
+    )
 
 
 def _tensorboard(run_dir: Path, step: int) -> Any:

@@ -59,7 +59,7 @@ class StopSignal:
 
     def number(self) -> int:
         """The number of the signal, or 0. Every rank must call this, and gets the same number."""
-        return self._ranks.max(self._received)
+        return int(self._ranks.max(self._received))
 
     def unless_it_comes(self, work: Callable[[], T]) -> T | None:
         """The result of long work that every rank does, or None as soon as the signal comes.
@@ -140,7 +140,7 @@ class Run:
         self._stop = StopSignal(ranks)
         self._log = RunLog(run_dir, settings, progress, ranks, self._device.torch_device)
         self._unread = list[tuple[Progress, Update]]()
-        self._began = 0.0  # when this update began
+        self._started, self._began = time.perf_counter() - progress.elapsed, 0.0  # when training and this update began
         self.signal = 0
 
     def __enter__(self) -> Self:
@@ -170,20 +170,28 @@ class Run:
 
     def after_update(self, progress: Progress, update: Update) -> Progress:
         """Count and log an update; `progress` has the step and the position after it."""
-        settings, step = self._settings, update.step
-        to_validate = is_due(settings.validate_every, step, settings)
-        is_saved_or_logged = is_due(settings.save_every, step, settings) or is_due(settings.log_every, step, settings)
-        to_read = to_validate or is_saved_or_logged or reads_at_once(self._device)
+        settings = self._settings
+        progress = replace(progress, tokens=progress.tokens + update.num_labels, elapsed=self._elapsed())
+        every = settings.validate_every, settings.save_every, settings.log_every
+        to_validate, *is_saved_or_logged = (is_due(each, progress, settings) for each in every)
+        to_read = to_validate or any(is_saved_or_logged) or reads_at_once(self._device)
         if to_read:
             self._device.synchronize()  # so that the time includes the work of a GPU
-        seconds = progress.seconds + time.perf_counter() - self._began
-        progress = replace(progress, tokens=progress.tokens + update.num_labels, seconds=seconds)
+        progress = replace(progress, seconds=progress.seconds + time.perf_counter() - self._began)
         self._unread.append((progress, update))
 
         self.signal = self._stop.number()
         if to_read or self.signal:
             progress = self._read(progress)
         return replace(progress, validation_due=to_validate)
+
+    def _elapsed(self) -> float:
+        """The seconds of training so far."""
+        return self._agreed(time.perf_counter() - self._started)
+
+    def _agreed(self, seconds: float) -> float:
+        """The same on every rank if there is training.max_minutes, so that all ranks have one rate and end together."""
+        return self._ranks.max(seconds) if self._settings.max_minutes else seconds
 
     def _read(self, progress: Progress) -> Progress:
         """Log the updates since the last call, and count the skipped ones and the micro-batches that were split."""
@@ -196,6 +204,8 @@ class Run:
 
     def after_validation(self, progress: Progress, scores: ValidationScores) -> Progress:
         """Rank this validation among those before, keep its scores for `average`, and log it."""
+        longest = max(progress.longest_validation, self._agreed(scores.seconds))
+        progress = replace(progress, elapsed=self._elapsed(), longest_validation=longest)
         progress = compare_with_best(progress, scores.goodness(self._settings.metric), self._settings)
         progress = replace(progress, validated={"step": progress.step, **asdict(scores)})
         self._log.validation(progress, scores)
