@@ -28,7 +28,7 @@ def groups(tmp_path, monkeypatch):
     """A function that makes these the control groups: /proc/self/cgroup, and the files below /sys/fs/cgroup."""
     monkeypatch.setattr(cores, "GROUPS", tmp_path / "groups")
     monkeypatch.setattr(cores, "OWN_GROUPS", tmp_path / "own")
-    monkeypatch.setattr(cores, "_own_cores", lambda: set(range(64)))
+    monkeypatch.setattr(cores, "own_cores", lambda: set(range(64)))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
 

@@ -41,13 +41,12 @@ interpreter.InterpreterBuilder.create_dot = product
 torch.library.wrap_triton = lambda kernel: kernel  # it takes compiled kernels only
 
 from transformer_mt.inference import fast  # noqa: E402
-from transformer_mt.kernels import relu_gradient, residual_norm  # noqa: E402
+from transformer_mt.kernels import gradients, residual_norm  # noqa: E402
 from transformer_mt.kernels.packed_attention import Segments  # noqa: E402
 from transformer_mt.kernels.short_attention import short_attention, short_self_attention  # noqa: E402
-from transformer_mt.kernels.softmax_gradient import softmax_and_gradient_on_gpu  # noqa: E402
 from transformer_mt.settings.model_settings import TransformerConfig  # noqa: E402
 
-residual_norm.PROGRAMS = relu_gradient.PROGRAMS = 3  # so that each has several tiles
+residual_norm.PROGRAMS = gradients.PROGRAMS = 3  # so that each has several tiles
 
 
 def attention(query_NHK, key_MHK, value_MHK, *others):
@@ -90,11 +89,11 @@ def layers(lengths, width):
 
 
 def relu(gradient_NF, output_NF):
-    return list(relu_gradient.relu_gradient_parts(gradient_NF, output_NF))
+    return list(gradients.relu_gradient_parts(gradient_NF, output_NF))
 
 
 def loss(logits_NV, labels_N1, smoothing):
-    log_sum_N1, label_logit_N1, gradient_NV = softmax_and_gradient_on_gpu(logits_NV, labels_N1, smoothing)
+    log_sum_N1, label_logit_N1, gradient_NV = gradients.softmax_and_gradient_on_gpu(logits_NV, labels_N1, smoothing)
     assert gradient_NV is logits_NV, "the gradient is where the logits were"
     return [log_sum_N1, label_logit_N1, gradient_NV]
 

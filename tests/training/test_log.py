@@ -333,7 +333,7 @@ def test_without_tensorboard_asking_for_it_is_an_error_that_says_what_to_install
 @pytest.mark.parametrize(("cores", "num_threads", "num_told"), [(0.9, 2, 1), (0.1, 2, 0), (None, 2, 0), (0.9, 1, 0)])
 def test_other_programs_that_cost_speed_are_told_once(tmp_path, monkeypatch, capsys, cores, num_threads, num_told):
     monkeypatch.setattr(run_log, "OtherPrograms", lambda: SimpleNamespace(cores=lambda: cores))
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(run_log, "own_cores", lambda: {0, 1})
     monkeypatch.setattr(torch, "get_num_threads", lambda: num_threads)
     settings = TrainingConfig(max_steps=100, log_every=1)
     log_updates(tmp_path, 1, 60, settings)

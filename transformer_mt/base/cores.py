@@ -25,14 +25,14 @@ def text(path: Path) -> str:
         return ""
 
 
-def _own_cores() -> set[int]:
+def own_cores() -> set[int]:
     """Return the numbers of the cores on which the system may run this process."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
 def num_cores() -> int:
     """Return how many cores this process may keep busy: the least of its affinity, its quota and OMP_NUM_THREADS."""
-    numbers = [len(_own_cores()), math.ceil(_quota())]
+    numbers = [len(own_cores()), math.ceil(_quota())]
     wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if wanted.isdecimal() and os.environ.get("LOCAL_WORLD_SIZE", "1") == "1":  # torchrun sets it to 1 by itself
         numbers.append(int(wanted))
@@ -94,11 +94,11 @@ class OtherPrograms:
         if seconds < LEAST_SECONDS or not now[1]:
             return None
         self._before = now
-        return min(max(0.0, taken / seconds), len(_own_cores()))
+        return min(max(0.0, taken / seconds), len(own_cores()))
 
     def _counted(self) -> tuple[float, float]:
         """The time, and the seconds in which others have used our cores; 0 if the system does not say it."""
-        now, busy, ours = time.monotonic(), 0, {f"cpu{number}" for number in _own_cores()}
+        now, busy, ours = time.monotonic(), 0, {f"cpu{number}" for number in own_cores()}
         for name, *columns in (line.split() for line in text(PROCESSES / "stat").splitlines()):
             if name in ours:
                 user, nice, system, _, _, *interrupts = map(int, columns[:8])  # and time stolen by other guests
@@ -174,7 +174,7 @@ class Crowd:
         """Start a team of threads, which exists as long as the thread that has started it."""
         if openmp := _gnu_openmp():
             does_nothing = ctypes.cast(openmp.labs, ctypes.c_void_p)
-            openmp.GOMP_parallel(does_nothing, None, len(_own_cores()) + 1, 0)
+            openmp.GOMP_parallel(does_nothing, None, len(own_cores()) + 1, 0)
         self._is_over.wait()
 
     def dissolve(self) -> None:

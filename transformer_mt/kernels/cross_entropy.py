@@ -78,7 +78,7 @@ def softmax_and_gradient_of(device: torch.device) -> Callable[[Tensor, Tensor, f
     """`softmax_and_gradient`, for a GPU in one kernel, which needs no other NV of memory."""
     if device.type != "cuda" or not HAS_TRITON:
         return softmax_and_gradient
-    from transformer_mt.kernels.softmax_gradient import softmax_and_gradient_on_gpu
+    from transformer_mt.kernels.gradients import softmax_and_gradient_on_gpu
 
     return softmax_and_gradient_on_gpu
 

@@ -111,7 +111,7 @@ class _RowsLinear(Function):
 def relu_gradient(gradient_NF: Tensor, output_NF: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The gradient of the input of ReLU, and its sum over all rows in this type. On a GPU by one kernel."""
     if gradient_NF.is_cuda and HAS_TRITON:
-        from transformer_mt.kernels.relu_gradient import relu_gradient_parts
+        from transformer_mt.kernels.gradients import relu_gradient_parts
 
         gradient_NF, sums_PF = relu_gradient_parts(gradient_NF, output_NF)
     else:

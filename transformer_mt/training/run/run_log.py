@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from transformer_mt.base.cores import OtherPrograms, num_cores
+from transformer_mt.base.cores import OtherPrograms, num_cores, own_cores
 from transformer_mt.base.errors import CheckpointError, TrainingError, UserError
 from transformer_mt.base.system import command_line, peak_memory
 from transformer_mt.base.wording import counted, duration, two_decimals
@@ -178,7 +178,7 @@ class RunLog(AbstractContextManager["RunLog"]):
 
 def beside_others(cores: float | None) -> str:
     """Say that other programs use so many cores, and what it costs; '' if they use next to none, or it is unknown."""
-    num_threads, most = torch.get_num_threads(), os.cpu_count() or 1  # also those that we leave to others
+    num_threads, most = torch.get_num_threads(), len(own_cores())  # also those that we leave to others
     if cores is None or most - cores > num_threads - _SOME:
         return ""
     left = max(0.1, (most - cores) / num_threads)

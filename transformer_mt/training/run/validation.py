@@ -118,7 +118,8 @@ class ValidationScores:
         """The record for log.jsonl."""
         sets = {"": self.values} | {f"_{name}": each.values for name, each in self.others.items()}
         found = {f"valid_{metric}{name}": value for name, each in sets.items() for metric, value in each.items()}
-        return found | {"valid_perplexity": perplexity(self["nll"]), "valid_seconds": self.seconds}
+        first = {"valid_nll": self["nll"], "valid_perplexity": perplexity(self["nll"])}
+        return first | found | {"valid_seconds": self.seconds}
 
 
 def shown_metrics(chosen: ValidationMetric) -> list[ValidationMetric]:
