@@ -133,8 +133,6 @@ def test_translations_are_made_by_as_many_workers(groups, model_dir, monkeypatch
 
 IN_A_CONTAINER = """
 import sys
-import threading
-from types import SimpleNamespace
 from pathlib import Path
 from transformer_mt.base import cores
 cores.GROUPS, cores.OWN_GROUPS = Path(sys.argv[1]), Path(sys.argv[1], "own")
@@ -262,28 +260,36 @@ needs_two_cores = pytest.mark.skipif(num_cores() < 2, reason="one core needs no 
 
 @on_linux
 @pytest.mark.parametrize(
-    ("threads", "variables", "starts"),
-    [(2, {}, True), (1, {}, False), *((2, {name: "1"}, False) for name in CHOSEN)],
+    ("threads", "variables", "num_cores", "spares"),
+    [
+        *((2, {}, num_cores, [spare]) for num_cores, spare in ((1, 0), (2, 0), (3, 1), (18, 16))),
+        (2, {}, 19, []),
+        (1, {}, 2, []),
+        *((2, {name: "1"}, 2, []) for name in CHOSEN),
+    ],
 )
 def test_threads_are_watched_once_if_several_wait_and_the_user_has_not_chosen_how(
-    monkeypatch, threads, variables, starts
+    monkeypatch, threads, variables, num_cores, spares
 ):
+    monkeypatch.setattr(cores, "own_cores", lambda: set(range(num_cores)))
     for name in CHOSEN:
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     is_over, started = threading.Event(), []
-    monkeypatch.setattr(cores._Watch, "run", lambda watch: started.append(watch) or is_over.wait())
+    monkeypatch.setattr(cores, "_watch", lambda spare: started.append(spare) or is_over.wait(60))
     for _ in range(2):
         cores.sleep_beside_others(threads)
     is_over.set()
-    for watch in started:
-        watch.join()
-    assert len(started) == starts
+    for thread in threading.enumerate():
+        if thread.name == "<lambda>":
+            thread.join()
+    assert started == spares
 
 
-def test_threads_sleep_as_soon_as_others_take_cores_and_until_they_have_not_for_a_while(monkeypatch):
-    taken = iter([None, 0.1, 0.29, 0.5, *[0.0] * 5, 2.0, *[0.0] * 7, 0.0, 1.0])
+@pytest.mark.parametrize("spare", [0, 3])
+def test_threads_sleep_as_soon_as_others_take_needed_cores_and_until_they_have_not_for_a_while(monkeypatch, spare):
+    taken = iter([None, *(spare + taken for taken in [0.1, 0.29, 0.5, *[0.0] * 5, 2.0, *[0.0] * 7, 0.0, 1.0])])
     asleep, seen = [False], []
 
     class Crowd:
@@ -297,7 +303,7 @@ def test_threads_sleep_as_soon_as_others_take_cores_and_until_they_have_not_for_
     monkeypatch.setattr(cores, "Crowd", Crowd)
     monkeypatch.setattr("time.sleep", lambda seconds: seen.append(asleep[0]))
     with pytest.raises(StopIteration):
-        cores._Watch().run()
+        cores._watch(spare)
     assert seen == [*[False] * 4, *[True] * 12, *[False] * 3, True][: len(seen)]
     assert len(seen) == 20
 
@@ -338,7 +344,11 @@ try:
             break
 finally:
     os.kill(not_a_child, signal.SIGKILL)
-print(awake, asleep, awake)
+for _ in range(60):
+    time.sleep(0.5)
+    if (afterwards := spun()) > 0.5 * awake:
+        break
+print(awake, asleep, afterwards)
 """
 
 

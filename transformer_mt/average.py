@@ -15,17 +15,7 @@ from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.settings.section import fingerprint
 from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig
-from transformer_mt.storage.checksums import (
-    CONFIG,
-    COPIED_FROM_DATA,
-    MODEL,
-    MODEL_FILES,
-    SUMS,
-    TOKENIZERS,
-    fault,
-    saved_steps,
-    write_sums,
-)
+from transformer_mt.storage import checksums
 from transformer_mt.storage.files import cure, write_whole
 from transformer_mt.storage.own_directory import temporary_directory
 from transformer_mt.storage.weights import read_metadata, save_weights, use_own_cache
@@ -71,7 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def average_run(run_dir: Path, config: Config, device: str | None = None) -> None:
     """Write the model of a run, unless it exists already. Raises CheckpointError if no checkpoint is complete."""
-    newest = str((saved_steps(run_dir) or [0])[-1])  # looked up first, because training may still write checkpoints
+    newest = str(
+        (checksums.saved_steps(run_dir) or [0])[-1]
+    )  # looked up first, because training may still write checkpoints
     candidates = find_candidates(run_dir, config.averaging, config.training)
     model_dir, tokenizer = run_dir / "model", _tokenizer_of(run_dir, config)
     _check_ours(model_dir)
@@ -79,12 +71,12 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     mixed_with = {candidate.initial for candidate in candidates if candidate.initial}
     _check_weights(paths, mixed_with, run_dir, config, tokenizer)
     can_validate = (Path(config.data_dir) / "valid.target.txt").is_file()
-    sums = [(path / SUMS).read_text("utf-8") for path in (run_dir, *paths, *mixed_with)]
+    sums = [(path / checksums.SUMS).read_text("utf-8") for path in (run_dir, *paths, *mixed_with)]
     made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", *sums)
-    former = read_metadata(model_dir / MODEL)
+    former = read_metadata(model_dir / checksums.MODEL)
     gone = config.training.initialise_from if config.averaging.choose == "auto" and not mixed_with else None
     was_mixed = gone and "initial weights" in former.get("validation", "") and former.get("newest") == newest
-    if (was_mixed or former.get("made_from") == made_from) and not fault(model_dir, MODEL_FILES):
+    if (was_mixed or former.get("made_from") == made_from) and not checksums.fault(model_dir, checksums.MODEL_FILES):
         print(f"{model_dir}: already averaged, {former['made_of']}")
         return
     if gone:
@@ -113,7 +105,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
 
 def _tokenizer_of(run_dir: Path, config: Config) -> Tokenizer:
     """Raises CheckpointError if a file that the run has copied from its data is damaged."""
-    if damage := fault(run_dir, COPIED_FROM_DATA):
+    if damage := checksums.fault(run_dir, checksums.COPIED_FROM_DATA):
         raise CheckpointError(f"{run_dir / damage.name} {damage.what}. Copy it again from {config.data_dir}")
     TrainingLines.load(run_dir)  # raises an error now if the file is damaged, not after the validation
     return Tokenizer.load(run_dir)
@@ -141,7 +133,9 @@ def _validate(
 ) -> list[ValidationScores]:
     """Validate the candidates on the data of the checkpoint `newest`; print a table of their scores, line by line."""
     data_dir, training = Path(config.data_dir), config.training
-    check_data(data_dir, [*TOKENIZERS, *(file for name in config.corpus.validation_sets for file in files_of(name))])
+    check_data(
+        data_dir, [*checksums.TOKENIZERS, *(file for name in config.corpus.validation_sets for file in files_of(name))]
+    )
     found_digest = Tokenizer.load(data_dir).digest
     if found_digest != tokenizer.digest:
         raise CheckpointError(
@@ -223,16 +217,16 @@ def _write(
     try:
         # `model` may be a link to another disk, and files cannot be renamed across disks.
         with temporary_directory(model_dir.resolve()) as partial:
-            save_weights(candidate.weights(), partial / MODEL, metadata)
+            save_weights(candidate.weights(), partial / checksums.MODEL, metadata)
             tokenizer.save(partial)
             TrainingLines.load(model_dir.parent).save(partial)
-            write_whole(partial / CONFIG, dump_config(config))
+            write_whole(partial / checksums.CONFIG, dump_config(config))
             names = sorted(path.name for path in partial.iterdir())
-            write_sums(partial, names)
+            checksums.write_sums(partial, names)
             model_dir.mkdir(exist_ok=True)
-            for name in [SUMS, *names]:
+            for name in [checksums.SUMS, *names]:
                 os.replace(partial / name, model_dir / name)
-            for name in set(MODEL_FILES) - set(names):
+            for name in set(checksums.MODEL_FILES) - set(names):
                 (model_dir / name).unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{model_dir} cannot be written ({error}); {cure(error)}") from None
@@ -243,7 +237,7 @@ def _check_ours(model_dir: Path) -> None:
     if model_dir.exists() and not model_dir.is_dir():
         raise CheckpointError(f"{model_dir} is not a directory; nothing was changed. Move it away, and average again")
     names = sorted(os.listdir(model_dir)) if model_dir.is_dir() else []
-    if names and SUMS not in names and "updates" not in read_metadata(model_dir / MODEL):
+    if names and checksums.SUMS not in names and "updates" not in read_metadata(model_dir / checksums.MODEL):
         raise CheckpointError(
             f"{model_dir} contains {names[0]}, and `average` did not write this directory; nothing was changed. Move "
             "the directory away, and average again"

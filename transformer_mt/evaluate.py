@@ -16,38 +16,8 @@ from transformer_mt.base.wording import LineProgress
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.evaluation.comparing import (
-    check_comparison_file,
-    compared_files,
-    compared_runs,
-    comparison,
-    text_of,
-)
-from transformer_mt.evaluation.evaluated_texts import (
-    TestSet,
-    also_in_training,
-    check_same_tokenizer,
-    chosen_test_sets,
-    hypotheses_file,
-    model_in,
-    overlap_warning,
-    read_test_sets,
-    read_validation_set,
-    results_dir,
-)
+from transformer_mt.evaluation import comparing, evaluated_texts, scores_json
 from transformer_mt.evaluation.metrics import Comet, score_corpus
-from transformer_mt.evaluation.scores_json import (
-    AlsoInTraining,
-    Details,
-    Results,
-    TestSetScores,
-    Tuning,
-    print_scores,
-    read_scores,
-    score_files,
-    score_lines,
-    write_scores,
-)
 from transformer_mt.evaluation.variations import check_perturbations, choices_of, perturbed, perturbed_scores, tune
 from transformer_mt.preparing.prepared import read_prepared
 from transformer_mt.settings.experiment import Config
@@ -71,59 +41,63 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.compare:
         return _compare(arguments)
     if arguments.json is not None:
-        read_scores(arguments.json)  # raises an error if `evaluate` may not replace the file
+        scores_json.read_scores(arguments.json)  # raises an error if `evaluate` may not replace the file
     metrics, comet = chosen_metrics(arguments)
     comet_model = None if comet is None else Comet(comet, arguments.device)
-    details = Details(arguments.confidence, metrics, arguments.analyse, comet_model, arguments.perturb)
+    details = scores_json.Details(arguments.confidence, metrics, arguments.analyse, comet_model, arguments.perturb)
     if arguments.hypothesis is not None:
-        results = score_files(arguments.hypothesis, arguments.reference, arguments.language, details, arguments.source)
-        print_scores(results)
+        results = scores_json.score_files(
+            arguments.hypothesis, arguments.reference, arguments.language, details, arguments.source
+        )
+        scores_json.print_scores(results)
     else:
         results = _evaluate_models(arguments, details)
     if arguments.json is not None:
-        write_scores(arguments.json, results)
+        scores_json.write_scores(arguments.json, results)
     return 0
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     """Compare runs or files of translations, and print the scores and the conclusions."""
     if arguments.json is not None:
-        check_comparison_file(arguments.json)
+        comparing.check_comparison_file(arguments.json)
     if all(path.is_file() for path in arguments.compare):
         if not arguments.reference:
             raise EvaluationError("--compare with files needs --reference FILE: the file with correct translations")
-        tests = [compared_files(arguments.compare, arguments.reference, arguments.language)]
+        tests = [comparing.compared_files(arguments.compare, arguments.reference, arguments.language)]
     else:
         if arguments.reference or arguments.language:
             raise EvaluationError("--reference and --language are only for files: to compare runs, leave them out")
-        tests = compared_runs(arguments.compare, arguments.test)
+        tests = comparing.compared_runs(arguments.compare, arguments.test)
     for note in [note for test in tests for note in test.notes]:
         print(note, file=sys.stderr)
-    found = [comparison(test, arguments.metrics) for test in tests]
-    print("\n\n".join(map(text_of, found)))
+    found = [comparing.comparison(test, arguments.metrics) for test in tests]
+    print("\n\n".join(map(comparing.text_of, found)))
     if arguments.json is not None:
         write_json(arguments.json, found)
     return 0
 
 
-def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results:
+def _evaluate_models(arguments: argparse.Namespace, details: scores_json.Details) -> scores_json.Results:
     """Translate the test sets of a run or a model, and score the translations.
 
     Several models form an ensemble, with the test sets and settings of the first. Writes <test>.hypotheses.txt and
     scores.json to evaluation/ in the run; for a model or an export outside a run, to evaluation/ in its directory.
     """
     options = cli.engine_options(arguments)
-    model, *others = [model_in(path) for path in cli.model_dirs(arguments)]
+    model, *others = [evaluated_texts.model_in(path) for path in cli.model_dirs(arguments)]
     for each in (model, *others):
         check_files(each, options.engine)
-    file, output = model / "config.yaml", results_dir(model)
+    file, output = model / "config.yaml", evaluated_texts.results_dir(model)
     config = _with_test_sets(load_config(file, arguments.overrides, "decoding"))
     if not any(override.startswith("data_dir=") for override in arguments.overrides):
-        check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
-    texts = read_test_sets(Path(config.data_dir), chosen_test_sets([*config.corpus.test], arguments.test))
+        evaluated_texts.check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
+    texts = evaluated_texts.read_test_sets(
+        Path(config.data_dir), evaluated_texts.chosen_test_sets([*config.corpus.test], arguments.test)
+    )
     check_perturbations(details.perturb, [config.corpus.languages_of_test(name)[0] for name in texts])
     check_own(output, OWNER)
-    read_scores(output / "scores.json")  # raises an error if `evaluate` may not replace the file
+    scores_json.read_scores(output / "scores.json")  # raises an error if `evaluate` may not replace the file
     tried = choices_of(arguments.tune)
     choices = [(each, load_config(file, [*arguments.overrides, *each], "decoding").decoding) for each in tried]
     translator = Translator.load([model, *others], **vars(options))
@@ -133,17 +107,17 @@ def _evaluate_models(arguments: argparse.Namespace, details: Details) -> Results
     made_by = what_ran(model, others, options) | machine(translator.engine.hardware, options.engine)
     made_by |= {"decoding": decoding} | ({"tuning": tuning} if tuning else {})
     output.mkdir(exist_ok=True)  # before the translation, because it may fail
-    results = Results()
+    results = scores_json.Results()
     for name, text in texts.items():
         hypotheses, measured = _translate(translator, text.sources, decoding, name)
         with hold(output, OWNER, patience=PATIENCE):
-            write_whole(hypotheses_file(model, name), "".join(f"{line}\n" for line in hypotheses))
+            write_whole(evaluated_texts.hypotheses_file(model, name), "".join(f"{line}\n" for line in hypotheses))
         scored = _scored(hypotheses, text, name, translator, config, model, details, decoding)
         measured |= {"also_in_training": seen.get(name)} | made_by
-        results[name] = TestSetScores.model_validate(scored | measured)
-    print_scores(results)
+        results[name] = scores_json.TestSetScores.model_validate(scored | measured)
+    scores_json.print_scores(results)
     with hold(output, OWNER, patience=PATIENCE):
-        write_scores(output / "scores.json", read_scores(output / "scores.json") | results)
+        scores_json.write_scores(output / "scores.json", scores_json.read_scores(output / "scores.json") | results)
     _say_where(made_by, output, example=next(iter(texts.values())).sources[0])
     return results
 
@@ -156,18 +130,21 @@ def _with_test_sets(config: Config) -> Config:
 
 def _scored(
     hypotheses: Sequence[str],
-    text: TestSet,
+    text: evaluated_texts.TestSet,
     name: str,
     translator: Translator,
     config: Config,
     model: Path,
-    details: Details,
+    details: scores_json.Details,
     decoding: DecodingConfig,
 ) -> dict[str, Any]:
     """Return the fields of scores.json with scores of a test set, and of its changed forms if they are asked for."""
-    titles = [cli.shown(hypotheses_file(model, name)), *(f"reference of {name}" for _ in text.references)]
+    titles = [
+        cli.shown(evaluated_texts.hypotheses_file(model, name)),
+        *(f"reference of {name}" for _ in text.references),
+    ]
     languages = config.corpus.languages_of_test(name)
-    scored = score_lines(hypotheses, text.references, languages, titles, details, text.sources)
+    scored = scores_json.score_lines(hypotheses, text.references, languages, titles, details, text.sources)
     if details.perturb:
         scored["perturbed"] = perturbed_scores(
             {each: perturbed(text, each, symbols_in(translator.tokenizer)) for each in details.perturb},
@@ -178,7 +155,7 @@ def _scored(
     return scored
 
 
-def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict[str, AlsoInTraining]:
+def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict[str, scores_json.AlsoInTraining]:
     """How much of each test set is also in the training text of the run, with warnings; empty if unknown."""
     data_dir = Path(config.data_dir)
     if config.data_dir != load_config(model / "config.yaml").data_dir:  # the test sets are not those of the run
@@ -186,9 +163,9 @@ def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict
     trained_on = None  # unknown
     with suppress(OSError, ValueError, LookupError, TypeError):
         trained_on = str(read_json(model.parent / "run.json")[-1]["data"]["train"])
-    found = also_in_training(data_dir, names, trained_on)
+    found = evaluated_texts.also_in_training(data_dir, names, trained_on)
     for name, overlap in found.items():
-        if warning := overlap_warning(name, overlap, data_dir):
+        if warning := evaluated_texts.overlap_warning(name, overlap, data_dir):
             print(f"warning: {warning}", file=sys.stderr)
     return found
 
@@ -225,9 +202,11 @@ def _best(translator: Translator, sources: Sequence[str], decoding: DecodingConf
     return [best for best, *_ in found]
 
 
-def _tuned(translator: Translator, choices: Sequence[tuple[list[str], DecodingConfig]], config: Config) -> Tuning:
+def _tuned(
+    translator: Translator, choices: Sequence[tuple[list[str], DecodingConfig]], config: Config
+) -> scores_json.Tuning:
     """Translate the validation set with each choice of settings, and print which one is best."""
-    text = read_validation_set(Path(config.data_dir))
+    text = evaluated_texts.read_validation_set(Path(config.data_dir))
 
     def translate(decoding: DecodingConfig) -> list[str]:
         return [best.text for best in _best(translator, text.sources, decoding, "validation set")]

@@ -19,30 +19,11 @@ from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import counted, duration
 from transformer_mt.corpora.opening import open_corpus
 from transformer_mt.evaluation.evaluated_texts import model_in
+from transformer_mt.preparing import text_warnings
 from transformer_mt.preparing.fill_data_dir import open_texts
 from transformer_mt.preparing.measured_text import SideMeasures, TextMeasures, measure, table
 from transformer_mt.preparing.prepared import SUMMARY, files_of, read_prepared
-from transformer_mt.preparing.text_warnings import (
-    FEWEST_PAIRS,
-    FEWEST_TO_TUNE,
-    check_text,
-    corpus_warnings,
-    text_warnings,
-)
-from transformer_mt.settings.choosing import (
-    TUNING_CANDIDATES,
-    Stages,
-    Text,
-    Tuning,
-    candidates,
-    choose,
-    choose_tuning,
-    model_settings,
-    new_configuration,
-    reached,
-    too_little_read,
-    tuned_configuration,
-)
+from transformer_mt.settings import choosing
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
@@ -87,8 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure the text and the machine, and write a configuration."""
     parser = _parser()
     arguments = parser.parse_args(argv)
-    if not arguments.minutes >= 1:
-        parser.error("--minutes must be at least 1")
+    if not 1 <= arguments.minutes <= 1e7:
+        parser.error("--minutes must be from 1 to 10000000")
     model = None if arguments.model is None else model_in(arguments.model)
     if model is not None and not all((model / name).is_file() for name in (MODEL, CONFIG)):
         raise CheckpointError(f"{model} holds no model: {how_to_get_a_model(model)}")
@@ -140,22 +121,24 @@ def _languages(arguments: Namespace, old: Config | None, parser: ArgumentParser)
 
 def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, str]:
     """Choose the settings of a new model. Returns the configuration, and what to say about it."""
-    measures = measured(corpus, FEWEST_PAIRS)
+    measures = measured(corpus, text_warnings.FEWEST_PAIRS)
     share, num_held = share_for(measures, LARGEST_SHARE)
     num_pairs = round(measures.num_usable * (1 - 2 * share))
     num_merges = min(10**6, measures.source.num_merges + measures.target.num_merges)
-    text = Text(num_pairs, round(num_pairs * measures.target.mean_words), num_characters(measures), num_merges)
-    sizes = candidates(text)
-    models = [TransformerConfig(**model_settings(size)) for size in sizes]
+    text = choosing.Text(num_pairs, round(num_pairs * measures.target.mean_words), num_characters(measures), num_merges)
+    sizes = choosing.candidates(text)
+    models = [TransformerConfig(**choosing.model_settings(size)) for size in sizes]
     speeds = dict(zip(sizes, measured_speeds(models, measures, "muon"), strict=True))
-    chosen = choose(text, Stages(minutes, num_held, text.num_tokens / text.num_pairs, measures.seconds), speeds)
+    chosen = choosing.choose(
+        text, choosing.Stages(minutes, num_held, text.num_tokens / text.num_pairs, measures.seconds), speeds
+    )
     read = f"{float(f'{chosen.num_epochs * text.num_pairs:.2g}'):,.0f} pairs"
     print(f"training reads the text about {chosen.num_epochs:.1f} times, {read} in all")
-    print(f"for comparison, English to German on one core: {reached(text)}")
+    print(f"for comparison, English to German on one core: {choosing.reached(text)}")
     tell_time(chosen, minutes)
-    if warning := too_little_read(chosen, text, minutes):
+    if warning := choosing.too_little_read(chosen, text, minutes):
         print(f"warning: {warning}", file=sys.stderr)
-    content = new_configuration(corpus, text, share, num_held, chosen, name)
+    content = choosing.new_configuration(corpus, text, share, num_held, chosen, name)
     return content, f"{chosen.size}, about {chosen.num_updates:,} updates"
 
 
@@ -167,13 +150,15 @@ def from_model(
         raise ConfigError("--from-model takes one corpus: put the new text into one file")
     tokenizer = Tokenizer.load(model)
     found = old_text(old.corpus, Path(old.data_dir), tokenizer.digest)
-    measures = measured(corpus, FEWEST_TO_TUNE, tokenizer)
+    measures = measured(corpus, text_warnings.FEWEST_TO_TUNE, tokenizer)
     share, num_held = share_for(measures, LARGEST_SHARE_TO_TUNE)
     (speed,) = measured_speeds([old.model], measures, "adam")
     pair, num_sets = measures.num_target_tokens / measures.num_pairs, 1 + len(found.valid)
-    stages = Stages(minutes, num_held + found.num_held, pair, measures.seconds, num_sets, TUNING_CANDIDATES)
+    stages = choosing.Stages(
+        minutes, num_held + found.num_held, pair, measures.seconds, num_sets, choosing.TUNING_CANDIDATES
+    )
     new_tokens = round(measures.num_target_tokens * (1 - 2 * share))
-    chosen = choose_tuning(new_tokens, bool(found.training), old.model.d_model, stages, speed)
+    chosen = choosing.choose_tuning(new_tokens, bool(found.training), old.model.d_model, stages, speed)
     if found.missing:
         print(
             f"warning: the training text of the old model cannot be mixed with the new text: {found.missing}. The "
@@ -181,12 +166,12 @@ def from_model(
             file=sys.stderr,
         )
     texts = text_settings(corpus, share, found, measures.num_target_tokens)
-    content = tuned_configuration(old, named, texts, chosen, name)
+    content = choosing.tuned_configuration(old, named, texts, chosen, name)
     tell_time(chosen, minutes)
     return content, f"about {chosen.num_updates:,} updates"
 
 
-def tell_time(chosen: Tuning, minutes: float) -> None:
+def tell_time(chosen: choosing.Tuning, minutes: float) -> None:
     """Tell what the time goes into; warn if all stages, or the fewest useful updates, take longer than there is."""
     plan = chosen.plan
     training = min(60 * plan.max_minutes, chosen.seconds * 60 * plan.max_minutes / plan.seconds)
@@ -266,8 +251,8 @@ def measured(corpus: CorpusConfig, fewest: int, tokenizer: Tokenizer | None = No
     opened = open_texts(corpus)
     measures = measure(corpus, FiltersConfig(), opened, tokenizer)
     print(table(measures), flush=True)
-    check_text(measures, fewest)
-    for warning in [*corpus_warnings(corpus, opened), *text_warnings(measures)]:
+    text_warnings.check_text(measures, fewest)
+    for warning in [*text_warnings.corpus_warnings(corpus, opened), *text_warnings.text_warnings(measures)]:
         print(f"warning: {warning}", file=sys.stderr)
     return measures
 

@@ -16,16 +16,7 @@ from transformer_mt.corpora.filters import KEPT, REASONS, TextFilters
 from transformer_mt.corpora.opening import sample_of
 from transformer_mt.evaluation.metrics import check_tokeniser, check_words, tokenised_warning
 from transformer_mt.marian.marian_directory import as_model_dir
-from transformer_mt.preparing.fill_data_dir import (
-    Plan,
-    fill_data_dir,
-    held_out_of,
-    hold_data_dir,
-    open_splits,
-    shard_maker,
-    split_digests,
-    splits_of,
-)
+from transformer_mt.preparing import fill_data_dir
 from transformer_mt.preparing.measured_text import TextMeasures, measure, table
 from transformer_mt.preparing.prepared import (
     ORIGIN,
@@ -113,7 +104,7 @@ def _parser() -> ArgumentParser:
 
 def look(config: Config, most: int) -> None:
     """Print what the first `most` pairs of each corpus are like, and which the filters leave out. Raises UserError."""
-    tokenizer, opened = _tokenizer_to_look(config), open_splits(config.corpus)
+    tokenizer, opened = _tokenizer_to_look(config), fill_data_dir.open_splits(config.corpus)
     measures = measure(config.corpus, config.filters, opened, tokenizer, most)
     print(table(measures))
     if any(count.total() == most for count in measures.counts.values()):
@@ -153,19 +144,19 @@ def prepare(config: Config, num_workers: int = 1) -> None:
     for split in config.corpus.held_out.values():
         # `train` and `evaluate` need this tokeniser: an error now is better than one hours later.
         check_tokeniser(config.corpus.languages_of(split)[1])
-    directory, splits = Path(config.data_dir), splits_of(config.corpus)
-    if (directory / SUMMARY).exists() and _is_done(config, split_digests(config.corpus)):
+    directory, splits = Path(config.data_dir), fill_data_dir.splits_of(config.corpus)
+    if (directory / SUMMARY).exists() and _is_done(config, fill_data_dir.split_digests(config.corpus)):
         return
-    pairs = open_splits(config.corpus)
+    pairs = fill_data_dir.open_splits(config.corpus)
     digests = {name: corpus.digest() for name, corpus in pairs.items()}
     for warning in [*corpus_warnings(config.corpus, pairs), *_text_warnings(pairs)]:
         print(f"warning: {warning}", file=sys.stderr)
     existing = _existing_tokenizer(config.tokenizer.from_, config) if config.tokenizer.from_ else None
-    held_out = held_out_of(pairs)
+    held_out = fill_data_dir.held_out_of(pairs)
     texts = TextFilters.of(config.filters, config.corpus, held_out)
     sections = config.corpus, config.filters, config.tokenizer, config.model.max_positions
     with ExitStack() as stack:
-        with hold_data_dir(directory, splits.values()):
+        with fill_data_dir.hold_data_dir(directory, splits.values()):
             if _is_done(config, digests):  # another process may have just finished it
                 return
             claims = _begun(stack, config, digests, existing)
@@ -173,18 +164,18 @@ def prepare(config: Config, num_workers: int = 1) -> None:
                 if (prepared := read_prepared(directory)) is not None:
                     _begin_to_add(prepared, config, digests)
                 tokenizer = _tokenizer(config, digests, pairs, texts, existing)
-                plan = Plan(directory, *sections, digests, pairs, held_out, texts, tokenizer)
-                maker, corpora = stack.enter_context(shard_maker(plan, claims, num_workers))
+                plan = fill_data_dir.Plan(directory, *sections, digests, pairs, held_out, texts, tokenizer)
+                maker, corpora = stack.enter_context(fill_data_dir.shard_maker(plan, claims, num_workers))
                 if not claims.others():
                     maker.make_room(corpora)
         try:
             records = make_shards(maker, corpora)
-            with claims.alone(claims.directory / "end"), hold_data_dir(directory, splits.values()):
+            with claims.alone(claims.directory / "end"), fill_data_dir.hold_data_dir(directory, splits.values()):
                 if not _is_done(config, digests):
-                    fill_data_dir(plan, maker, records)
+                    fill_data_dir.fill_data_dir(plan, maker, records)
         except CorpusError:
             # Another process may have finished, and then removed what this one still wrote.
-            with hold_data_dir(directory, splits.values()):
+            with fill_data_dir.hold_data_dir(directory, splits.values()):
                 if not _is_done(config, digests):
                     raise
 
@@ -277,7 +268,7 @@ def _tokenizer(
     if tokenizer := kept_tokenizer(directory, settings, training):
         print(f"using the tokenizer that is already in {directory}", flush=True)
         return tokenizer
-    places = [splits_of(config.corpus)[name].place for name in training]
+    places = [fill_data_dir.splits_of(config.corpus)[name].place for name in training]
     print(f"training the tokenizer on {', '.join(places)}", flush=True)
     tokenizer = _train_tokenizer([pairs[name] for name in training], config, texts)
     tokenizer.save(directory)
@@ -294,7 +285,7 @@ def _symbols(config: Config) -> list[str]:
 
 def _tokenizer_settings(config: Config) -> str:
     """A hash of all settings on which a trained tokenizer depends."""
-    filters, splits = [config.filters] if config.filters.look_at_text else [], splits_of(config.corpus)
+    filters, splits = [config.filters] if config.filters.look_at_text else [], fill_data_dir.splits_of(config.corpus)
     # The range of each held-out share, with the name of its corpus if it is a share of one corpus.
     shares = [(*range_, *filter(None, [splits[name].name])) for name, range_ in config.corpus.held_shares.items()]
     path, settings = config.tokenizer.extend_from, config.tokenizer.model_copy(update={"extend_from": None})
@@ -307,7 +298,7 @@ def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -
     directory, tokenizer = prepared.directory, prepared.load_tokenizer()
     added = _added_corpora(prepared, digests)
     for name in added:
-        check_tag(tokenizer, splits_of(config.corpus)[name])
+        check_tag(tokenizer, fill_data_dir.splits_of(config.corpus)[name])
     print(f"adding to {directory}: {', '.join(name.removeprefix('train/') for name in added)}", flush=True)
     origin = TokenizerOrigin.load(directory)
     if origin is not None and config.tokenizer.from_ is None:

@@ -1,6 +1,7 @@
 """Validation, against the sums and the translations that it stands for."""
 
 import copy
+import errno
 import math
 import multiprocessing
 import os
@@ -17,6 +18,7 @@ from helpers.tiny import NUM_VALID, new_learner, prepared_experiment
 from helpers.untrained import LONG_LINES
 from torch.nn import functional as F
 
+from transformer_mt.base.cores import Crowd
 from transformer_mt.base.languages import BOS, EOS
 from transformer_mt.base.system import CAN_FORK
 from transformer_mt.batches.encoded import EncodedCorpus, encoded_text, sentences_of
@@ -241,7 +243,7 @@ def test_a_batch_that_does_not_fit_into_memory_is_split_and_the_scores_stay_the_
     assert split.values == pytest.approx(whole.values, rel=1e-5)
     assert split.example == whole.example
     said = capsys.readouterr().err
-    assert "translating the validation set again in smaller batches: MemoryError()" in said and "micro-batch" in said
+    assert "there is too little memory: the validation set is translated again" in said and "micro-batch" in said
 
 
 @pytest.fixture
@@ -327,6 +329,16 @@ def test_many_sentences_are_shared_by_as_many_processes_as_training_has_threads(
     assert torch.get_num_threads() == 2
 
 
+@pytest.mark.skipif(not CAN_FORK, reason="without forks, this process translates")
+def test_processes_start_while_threads_wait_asleep_beside_other_programs(model, many, config, two_threads):
+    torch.ones(1 << 16).add(1)  # both threads have begun
+    crowd = Crowd()
+    try:
+        assert scores(model, many, config)["bleu"] == pytest.approx(100)
+    finally:
+        crowd.dissolve()
+
+
 def test_the_ranks_of_a_machine_share_its_cores(model, many, searched, two_threads):
     found = run_validation._translate_share(model.eval(), DEVICE, many, Ranks(0, 1, 0, 2))
     assert list(found.values()) == many.references and searched, "one process, one core"
@@ -336,17 +348,30 @@ def test_the_ranks_of_a_machine_share_its_cores(model, many, searched, two_threa
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not CAN_FORK, reason="without forks, no process is killed")
-def test_when_a_process_is_killed_this_one_translates(model, many, config, two_threads, monkeypatch, capsys):
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+def test_when_a_process_is_killed_this_one_translates(model, many, config, two_threads, monkeypatch, capsys, signum):
+    """SIGTERM comes to all processes of a job: then training ends after this validation, which the processes finish."""
     search, here = TorchEngine._search, os.getpid()
 
     def killed_elsewhere(self, *arguments):
         if os.getpid() != here:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signum)
         return search(self, *arguments)
 
     monkeypatch.setattr(TorchEngine, "_search", killed_elsewhere)
     assert scores(model, many, config)["bleu"] == pytest.approx(100)
-    assert "a worker process was killed" in capsys.readouterr().err
+    said = "cannot start, or was killed: the validation set is translated again in this process alone"
+    assert (said in capsys.readouterr().err) == (signum == signal.SIGKILL)
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="without forks, no process starts")
+def test_when_no_process_can_start_this_one_translates(model, many, config, two_threads, monkeypatch, capsys):
+    def fork():
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(os, "fork", fork)
+    assert scores(model, many, config)["bleu"] == pytest.approx(100)
+    assert "a process for it cannot start" in capsys.readouterr().err
 
 
 def test_perplexity_never_overflows():

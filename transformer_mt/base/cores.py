@@ -13,7 +13,8 @@ GROUPS, OWN_GROUPS, PROCESSES = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"
 LEAST_SECONDS = 0.2  # the system counts in steps of 0.01 seconds
 
 WATCHED_EVERY = 0.5  # seconds
-MOST_TAKEN = 0.3  # cores that others take without making our threads sleep
+MOST_TAKEN = 0.3  # of a core that our threads need: others may take so much without making them sleep
+MOST_SPARE = 16  # cores that our threads do not need; with more, others rarely take ours
 QUIET = 6  # times in a row without others until threads spin again
 
 
@@ -79,11 +80,6 @@ class OtherPrograms:
     def __init__(self) -> None:
         self._before = self._counted()
 
-    @property
-    def are_visible(self) -> bool:
-        """Whether the system says how busy its cores are."""
-        return self._before[1] != 0
-
     def cores(self) -> float | None:
         """Return the mean number of cores since the last call, or since this object was made.
 
@@ -129,9 +125,10 @@ def sleep_beside_others(num_threads: int) -> None:
     Does nothing on other systems, and if the user has chosen how OpenMP's threads wait.
     """
     chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
-    is_watched = any(isinstance(thread, _Watch) for thread in threading.enumerate())
-    if num_threads > 1 and not chosen and not is_watched and OtherPrograms().are_visible and _gnu_openmp():
-        _Watch().start()
+    is_watched = any(thread.name == _watch.__name__ for thread in threading.enumerate())
+    spare = max(0, len(own_cores()) - num_threads)
+    if num_threads > 1 and spare <= MOST_SPARE and not chosen and not is_watched and _gnu_openmp():
+        threading.Thread(target=_watch, args=(spare,), name=_watch.__name__, daemon=True).start()
 
 
 def _gnu_openmp() -> "ctypes.CDLL | None":
@@ -140,23 +137,18 @@ def _gnu_openmp() -> "ctypes.CDLL | None":
     return loaded if hasattr(loaded, "GOMP_parallel") else None
 
 
-class _Watch(threading.Thread):
-    """Looks twice a second whether other programs take cores."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-
-    def run(self) -> None:
-        others, num_quiet = OtherPrograms(), 0
-        crowd: Crowd | None = None
-        while True:
-            time.sleep(WATCHED_EVERY)
-            num_quiet = 0 if (others.cores() or 0.0) > MOST_TAKEN else num_quiet + 1
-            if num_quiet == 0 and crowd is None:
-                crowd = Crowd()
-            elif num_quiet >= QUIET and crowd is not None:
-                crowd.dissolve()
-                crowd = None
+def _watch(spare: int) -> None:
+    """Look twice a second whether other programs take more cores than those that our threads do not need."""
+    others, num_quiet = OtherPrograms(), 0
+    crowd: Crowd | None = None
+    while True:
+        time.sleep(WATCHED_EVERY)
+        num_quiet = 0 if (others.cores() or 0.0) > spare + MOST_TAKEN else num_quiet + 1
+        if num_quiet == 0 and crowd is None:
+            crowd = Crowd()
+        elif num_quiet >= QUIET and crowd is not None:
+            crowd.dissolve()
+            crowd = None
 
 
 class Crowd:

@@ -144,7 +144,7 @@ def _begin(work: Callable[[Any], Any], parent: int) -> None:
     global _work  # noqa: PLW0603 # a process pool hands nothing from its initializer to its tasks
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # comes to the parent, too, which decides when all end
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     gc.freeze()  # a collection of objects of the parent takes 0.3 s, and copies the memory that a fork shares
 

@@ -10,17 +10,8 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import counted
+from transformer_mt.corpora import text_files
 from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, local_files, parallel_files
-from transformer_mt.corpora.text_files import (
-    BadLine,
-    ByteStream,
-    Damage,
-    all_lines,
-    is_compressed,
-    opened,
-    same_text,
-    survey_of,
-)
 from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.section import fingerprint
 
@@ -30,12 +21,12 @@ class OneSide(NamedTuple):
 
     name: str
     """The name in messages."""
-    open: Callable[[], AbstractContextManager[ByteStream]]
+    open: Callable[[], AbstractContextManager[text_files.ByteStream]]
 
-    def lines(self, digest: str) -> Iterator[str | BadLine]:
+    def lines(self, digest: str) -> Iterator[str | text_files.BadLine]:
         """Read the lines. At their end, raises CorpusError if the text does not have this digest."""
-        with self.open() as file, same_text(file, digest, self.name) as hashed:
-            yield from all_lines(hashed, self.name)
+        with self.open() as file, text_files.same_text(file, digest, self.name) as hashed:
+            yield from text_files.all_lines(hashed, self.name)
 
 
 def open_parallel(text: PairedText) -> Corpus:
@@ -48,7 +39,7 @@ def open_sides(text: PairedText, sides: Sequence[tuple[OneSide, OneSide]]) -> Co
     surveys = []
     for source, target in sides:
         with source.open() as source_file, target.open() as target_file:
-            surveys.append((survey_of(source_file), survey_of(target_file)))
+            surveys.append((text_files.survey_of(source_file), text_files.survey_of(target_file)))
         num_source, num_target = (of_side.num_lines for of_side in surveys[-1])
         if num_source != num_target:
             raise CorpusError(
@@ -82,19 +73,19 @@ def files_of(text: PairedText) -> list[tuple[Place, Place]]:
 
 
 def _side(path: Place) -> OneSide:
-    return OneSide(str(path), partial(opened, path))
+    return OneSide(str(path), partial(text_files.opened, path))
 
 
 def _pairs(
-    sources: Iterator[str | BadLine], targets: Iterator[str | BadLine], file_of_targets: str
+    sources: Iterator[str | text_files.BadLine], targets: Iterator[str | text_files.BadLine], file_of_targets: str
 ) -> Iterator[tuple[str, str] | BadPair]:
     """Yield the pairs of lines of two files."""
     for source, target in zip_longest(sources, targets):
         if source is None or target is None:
             continue  # a text has changed since its lines were counted, for which its reader raises an error at the end
-        if isinstance(source, BadLine):
+        if isinstance(source, text_files.BadLine):
             yield BadPair(source.fault)
-        elif isinstance(target, BadLine):
+        elif isinstance(target, text_files.BadLine):
             yield BadPair(f"its translation, the same line of {file_of_targets}, {target.fault}")
         else:
             yield source, target
@@ -108,7 +99,7 @@ def open_zip(text: PairedText) -> Corpus:
 
 
 def _member_side(path: Place, name: str) -> OneSide:
-    if is_compressed(path):
+    if text_files.is_compressed(path):
         raise CorpusError(f"{path}: is a compressed archive, but must be a .zip; decompress it once")
     with _archive(path) as archive:
         member = _member(name, archive, path)
@@ -127,7 +118,7 @@ def _archive(path: Place) -> Iterator[ZipFile]:
     try:
         with path.open("rb") as file, ZipFile(file) as archive:
             yield archive
-    except (*Damage, BadZipFile, NotImplementedError) as error:
+    except (*text_files.Damage, BadZipFile, NotImplementedError) as error:
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(f"{path}: cannot be read ({reason}); name a complete .zip") from None
 

@@ -19,18 +19,9 @@ import torch
 from torch import Tensor
 
 from transformer_mt.base.languages import BOS, EOS, KEEP
+from transformer_mt.decoding import search
 from transformer_mt.decoding.constraints import Constraints
 from transformer_mt.decoding.hypothesis import Hypothesis, length_penalty
-from transformer_mt.decoding.search import (
-    BY_SCORE,
-    KEEP_ABOVE,
-    Beam,
-    Candidate,
-    best_continuations,
-    log_probs,
-    next_beam,
-    scored,
-)
 from transformer_mt.decoding.word_pieces import byte_of
 from transformer_mt.kernels.device import on_device, on_host
 from transformer_mt.models.interface import Seq2Seq
@@ -117,14 +108,14 @@ class _Row:
     """That of each living hypothesis."""
     width: int
     """The most hypotheses that stay alive: `beam_size`, and one for each piece of a phrase, so for each bank."""
-    living: list[Candidate] = field(default_factory=lambda: [(0.0, 0, BOS)])
+    living: list[search.Candidate] = field(default_factory=lambda: [(0.0, 0, BOS)])
     ended: list[tuple[int, Hypothesis]] = field(default_factory=list)
     """The number of pieces that each lacks, which is 0 unless it had to end, and the hypothesis."""
 
     def best(self, n: int) -> list[Hypothesis]:
         """The n best hypotheses of those that lack the fewest pieces."""
         fewest = min((number for number, _ in self.ended), default=0)
-        return nlargest(n, (hypothesis for number, hypothesis in self.ended if number == fewest), key=BY_SCORE)
+        return nlargest(n, (hypothesis for number, hypothesis in self.ended if number == fewest), key=search.BY_SCORE)
 
 
 @torch.inference_mode()
@@ -145,12 +136,12 @@ def constrained_search(
     rows = [_Row(number, [one], decoding.beam_size + one.num_lacking) for number, one in enumerate(begun)]
     all_rows = rows
     first_AW1, log_prob_AW = source_BS[:, :1, None], torch.zeros_like(source_BS[:, :1], dtype=torch.float32)
-    beam = Beam(torch.full_like(first_AW1, BOS), log_prob_AW, model.start(source_BS, width=1))
+    beam = search.Beam(torch.full_like(first_AW1, BOS), log_prob_AW, model.start(source_BS, width=1))
     for length in range(1, max(constraints.max_length, default=0) + 1):
         # Continue each hypothesis by one word.
-        log_probs_AWV, state = log_probs(model, beam, constraints, [row.number for row in rows], length)
+        log_probs_AWV, state = search.log_probs(model, beam, constraints, [row.number for row in rows], length)
         more = _more_candidates(log_probs_AWV, beam.log_prob_AW, rows)
-        best = model.faster(best_continuations)(log_probs_AWV, beam.log_prob_AW, 2 * decoding.beam_size)
+        best = model.faster(search.best_continuations)(log_probs_AWV, beam.log_prob_AW, 2 * decoding.beam_size)
         del log_probs_AWV
         *columns, past_AWT = on_host(*best, beam.tokens_AWT)
 
@@ -166,21 +157,21 @@ def constrained_search(
         searched = [at for at, row in enumerate(rows) if row.living]
         if not searched:
             break
-        beam = next_beam([row.living for row in rows], beam.tokens_AWT, state)
-        if len(searched) <= KEEP_ABOVE * len(rows):
+        beam = search.next_beam([row.living for row in rows], beam.tokens_AWT, state)
+        if len(searched) <= search.KEEP_ABOVE * len(rows):
             kept = on_device(searched, source_BS.device)
-            beam = Beam(beam.tokens_AWT[kept], beam.log_prob_AW[kept], beam.state.keep(kept))
+            beam = search.Beam(beam.tokens_AWT[kept], beam.log_prob_AW[kept], beam.state.keep(kept))
             rows = [rows[at] for at in searched]
     return [row.best(decoding.n_best) for row in all_rows]
 
 
-def _more_candidates(log_probs_AWV: Tensor, log_prob_AW: Tensor, rows: Sequence[_Row]) -> list[list[Candidate]]:
+def _more_candidates(log_probs_AWV: Tensor, log_prob_AW: Tensor, rows: Sequence[_Row]) -> list[list[search.Candidate]]:
     """Continuations of the hypotheses of each row that may be important although they are improbable.
 
     These are the best of each hypothesis, its end, and those that go on with a phrase. Hypotheses without all phrases
     cannot end unless nothing else is left: this sets EOS to -inf, in place.
     """
-    found: list[list[Candidate]] = [[] for _ in rows]
+    found: list[list[search.Candidate]] = [[] for _ in rows]
     alive = [(at, w, row.progress[w]) for at, row in enumerate(rows) for w in range(len(row.living))]
     device = log_probs_AWV.device
     row_N, w_N = on_device([at for at, *_ in alive], device), on_device([w for _, w, _ in alive], device)
@@ -204,7 +195,7 @@ def _more_candidates(log_probs_AWV: Tensor, log_prob_AW: Tensor, rows: Sequence[
 
 
 def _choose(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[search.Candidate],
     row: _Row,
     past_WT: Tensor,
     max_length: int,
@@ -217,7 +208,7 @@ def _choose(
     times W hypotheses have ended and no other has a better score at its present length, or when no other can become one
     of the `n_best`.
     """
-    others = list[tuple[Candidate, Progress, int]]()  # the last is the rank in the bank
+    others = list[tuple[search.Candidate, Progress, int]]()  # the last is the rank in the bank
     in_bank = Counter[int]()
     for log_prob, parent, piece in sorted({one for one in candidates if one[0] > -math.inf}, reverse=True):
         before = row.progress[parent]
@@ -227,7 +218,7 @@ def _choose(
         if piece != EOS:
             others.append(((log_prob, parent, piece), after, in_bank[bank]))
         elif bank or in_bank[bank] <= decoding.beam_size:
-            row.ended.append((bank, scored([*past_WT[parent, 1:].tolist(), EOS], log_prob, decoding)))
+            row.ended.append((bank, search.scored([*past_WT[parent, 1:].tolist(), EOS], log_prob, decoding)))
 
     best, finished = row.best(decoding.n_best), sum(bank == 0 for bank, _ in row.ended)
     to_beat = best[-1].score if finished >= decoding.n_best else -math.inf

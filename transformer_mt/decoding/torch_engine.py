@@ -18,18 +18,9 @@ from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import BOS, EOS, PAD
 from transformer_mt.base.worker_pool import Workers
+from transformer_mt.decoding import engine
 from transformer_mt.decoding.constrained_search import constrained_search, ends_word, has_phrases
 from transformer_mt.decoding.constraints import Constraints, Once, Utf8
-from transformer_mt.decoding.engine import (
-    WITH_SCORES,
-    Engine,
-    Sentence,
-    Wanted,
-    batches,
-    coverage_penalty,
-    in_order,
-    positions_per_batch,
-)
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.sampling import greedy, sample
 from transformer_mt.decoding.search import BY_SCORE, beam_search
@@ -51,7 +42,7 @@ SCORED_TOGETHER = 4096  # positions in a batch of pairs, with padding
 NOT_FINITE_IN_INT8 = "ChooseQuantizationParams"  # the PyTorch function that fails on inputs that are not finite
 
 
-class TorchEngine(Engine):
+class TorchEngine(engine.Engine):
     """Runs one of our models on a device. On a CPU, several processes of one thread each share the weights."""
 
     finds_terms = True
@@ -89,10 +80,10 @@ class TorchEngine(Engine):
             self.hardware = torch.cuda.get_device_name(device.torch_device)
         number = (workers or num_cores()) if on_cpu else 1
         # The workers have a weak reference to this engine, so that both end as soon as nobody uses the engine.
-        engine = weakref.proxy(self)
+        this = weakref.proxy(self)
         # On a CPU, PyTorch and the C library keep memory for each thread that has computed.
-        self.translators = Workers(partial(TorchEngine._translate_batch, engine), number, in_one_thread=on_cpu)
-        self.scorers = Workers(partial(TorchEngine._score_batch, engine), number, in_one_thread=on_cpu)
+        self.translators = Workers(partial(TorchEngine._translate_batch, this), number, in_one_thread=on_cpu)
+        self.scorers = Workers(partial(TorchEngine._score_batch, this), number, in_one_thread=on_cpu)
 
     def _end(self) -> None:
         self.translators.close()
@@ -104,7 +95,7 @@ class TorchEngine(Engine):
         return self.model if self.plain else for_search(self.model, self.matmul, self.device.torch_device)
 
     def translate_unordered(
-        self, sentences: Sequence[Sentence], decoding: DecodingConfig, wanted: Wanted = WITH_SCORES
+        self, sentences: Sequence[engine.Sentence], decoding: DecodingConfig, wanted: engine.Wanted = engine.WITH_SCORES
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         if (wanted.alignment or decoding.coverage_penalty) and not attends_to_source(self.model):
             raise TranslationError(
@@ -115,7 +106,7 @@ class TorchEngine(Engine):
         least = LEAST_COUNTED if on_gpu else 0
         lengths = [max(len(sentence.source), least) for sentence in sentences]
         width = decoding.n_best if decoding.sampling else decoding.beam_size
-        budget = positions_per_batch(decoding, width, on_gpu=on_gpu)
+        budget = engine.positions_per_batch(decoding, width, on_gpu=on_gpu)
         together = _even_batches(lengths, budget, self.translators.number)
         tasks = [
             ([sentences[number] for number in numbers], decoding, wanted.alignment, wanted.scores)
@@ -133,7 +124,7 @@ class TorchEngine(Engine):
         lengths = [max(len(source), len(target)) for source, target in pairs]
         together = _even_batches(lengths, SCORED_TOGETHER, self.scorers.number)
         tasks = [[pairs[number] for number in numbers] for numbers in together]
-        return in_order((together[batch], log_probs) for batch, log_probs in self.scorers.map_unordered(tasks))
+        return engine.in_order((together[batch], log_probs) for batch, log_probs in self.scorers.map_unordered(tasks))
 
     def attention(self, source: list[int], target: list[int]) -> tuple[FloatArray, FloatArray, FloatArray]:
         source_1S, decoder_input_1T, _ = self._forced([(source, target)])
@@ -143,7 +134,9 @@ class TorchEngine(Engine):
         encoder_LHSS, decoder_LHTT, cross_LHTS = (kind[:, 0].float().cpu().numpy() for kind in kinds)
         return encoder_LHSS, decoder_LHTT, cross_LHTS
 
-    def _translate_batch(self, task: tuple[Sequence[Sentence], DecodingConfig, bool, bool]) -> list[list[Hypothesis]]:
+    def _translate_batch(
+        self, task: tuple[Sequence[engine.Sentence], DecodingConfig, bool, bool]
+    ) -> list[list[Hypothesis]]:
         batch, decoding, alignment, scores = task
         with torch.inference_mode(), self._one_thread():
             try:
@@ -171,7 +164,7 @@ class TorchEngine(Engine):
         ]
 
     def _search(
-        self, model: Seq2Seq, batch: Sequence[Sentence], decoding: DecodingConfig, scores: bool
+        self, model: Seq2Seq, batch: Sequence[engine.Sentence], decoding: DecodingConfig, scores: bool
     ) -> list[list[Hypothesis]]:
         source_BS, constraints = self._for_search(batch, decoding)
         if decoding.sampling:
@@ -195,7 +188,7 @@ class TorchEngine(Engine):
                 found[b] = hypotheses
         return found
 
-    def _for_search(self, batch: Sequence[Sentence], decoding: DecodingConfig) -> tuple[Tensor, Constraints]:
+    def _for_search(self, batch: Sequence[engine.Sentence], decoding: DecodingConfig) -> tuple[Tensor, Constraints]:
         """The sources of a batch, BS, and the constraints on its translations."""
         source_BS = _pad([sentence.source for sentence in batch]).to(self.device.torch_device)
         limits = [sentence.max_length(decoding.max_extra_length, self.max_positions) for sentence in batch]
@@ -205,7 +198,7 @@ class TorchEngine(Engine):
         return source_BS, Constraints(limits, prefixes, *rules)
 
     def _with_attention(
-        self, batch: Sequence[Sentence], found: list[list[Hypothesis]], decoding: DecodingConfig, alignment: bool
+        self, batch: Sequence[engine.Sentence], found: list[list[Hypothesis]], decoding: DecodingConfig, alignment: bool
     ) -> list[list[Hypothesis]]:
         """Rank the hypotheses again with the coverage penalty, and add alignments if `alignment`."""
         pairs = [
@@ -248,14 +241,14 @@ class TorchEngine(Engine):
 
 def _even_batches(lengths: Sequence[int], positions: int, workers: int) -> list[list[int]]:
     """The numbers of the sentences in each batch. Each of several workers gets as many batches, of about equal size."""
-    together = list(batches(lengths, positions))
+    together = list(engine.batches(lengths, positions))
     if workers == 1 or not together:
         return together
     most = math.ceil(len(together) / workers) * workers
     # A larger budget never makes more batches.
     budgets = range(positions + 1)
-    smallest = bisect_left(budgets, True, key=lambda budget: len(list(batches(lengths, budget))) <= most)
-    return list(batches(lengths, smallest))
+    smallest = bisect_left(budgets, True, key=lambda budget: len(list(engine.batches(lengths, budget))) <= most)
+    return list(engine.batches(lengths, smallest))
 
 
 def stepped(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
@@ -271,7 +264,9 @@ def _with_penalty(
     hypothesis: Hypothesis, attention_TS: Tensor, decoding: DecodingConfig, alignment: bool
 ) -> Hypothesis:
     """Add the coverage penalty, and the alignment if requested. The attention's last row and column belong to EOS."""
-    score = hypothesis.score + coverage_penalty(attention_TS.float().sum(dim=0).tolist(), decoding.coverage_penalty)
+    score = hypothesis.score + engine.coverage_penalty(
+        attention_TS.float().sum(dim=0).tolist(), decoding.coverage_penalty
+    )
     attention_TS = attention_TS[:-1, :-1]
     if not alignment or attention_TS.shape[1] == 0:
         return replace(hypothesis, score=score)

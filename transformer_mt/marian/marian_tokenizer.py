@@ -12,16 +12,7 @@ from sentencepiece import SentencePieceProcessor
 
 from transformer_mt.base.errors import TokenizerError
 from transformer_mt.marian.marian_directory import read_json_object
-from transformer_mt.text.tokenizer import (
-    Tokenizer,
-    algorithm_of,
-    fields,
-    message_of,
-    open_model,
-    piece_field,
-    read_model,
-    user_symbols,
-)
+from transformer_mt.text import tokenizer
 
 # Numbers of fields and values in sentencepiece_model.proto.
 _PIECES, _TRAINER_SPEC, _SELF_TEST = 1, 2, 4  # fields of the model
@@ -35,15 +26,15 @@ _UNKNOWN_PENALTY = 10.0  # of an unknown character in sentencepiece (unigram_mod
 
 def read_tokenizer(
     directory: Path, config: Mapping[str, Any], texts: Mapping[str, Any]
-) -> tuple[Tokenizer, list[int], list[int]]:
+) -> tuple[tokenizer.Tokenizer, list[int], list[int]]:
     """The tokenizer of a directory, and Marian's id of each of our source and target pieces.
 
     `config` is its config.json, `texts` its tokenizer_config.json. A piece of a unigram model that vocab.json does not
     have is left out, so the text is cut into smaller pieces, which the model knows. Raises TokenizerError if a file is
     missing or damaged, or if this would change the other pieces.
     """
-    originals = [open_model(read_model(directory / name), str(directory / name)) for name in SIDES]
-    own_tags = {symbol for original in originals for symbol in user_symbols(original)}
+    originals = [tokenizer.open_model(tokenizer.read_model(directory / name), str(directory / name)) for name in SIDES]
+    own_tags = {symbol for original in originals for symbol in tokenizer.user_symbols(original)}
     source_ids = _read_ids(directory / "vocab.json")
     separate = has_two_vocabularies(directory, texts)
     target_ids = _read_ids(directory / "target_vocab.json") if separate else source_ids
@@ -61,7 +52,7 @@ def read_tokenizer(
         orders.append([i for _, i in order])
     source, target = processors
     is_same = source.serialized_model_proto() == target.serialized_model_proto()
-    return Tokenizer(source, source if is_same else target), orders[0], orders[1]
+    return tokenizer.Tokenizer(source, source if is_same else target), orders[0], orders[1]
 
 
 def has_two_vocabularies(directory: Path, texts: Mapping[str, Any]) -> bool:
@@ -107,14 +98,14 @@ def _renumbered(original: SentencePieceProcessor, pieces: list[str], name: str) 
     ordinary = [piece for piece, i in known.items() if not (original.is_control(i) or original.is_unknown(i))]
     used = set(pieces)
     missing = sum(piece not in used for piece in ordinary)
-    if missing and algorithm_of(original) == "bpe":
+    if missing and tokenizer.algorithm_of(original) == "bpe":
         raise TokenizerError(
             f"{name}: {missing} of its pieces are not in the vocabulary of the model. BPE needs them to make other "
             "pieces, so this package cannot use the model"
         )
     lowest = min(original.get_score(i) for i in known.values())
     has_bytes = all(f"<0x{byte:02X}>" in known and f"<0x{byte:02X}>" in used for byte in range(256))
-    symbols = set(user_symbols(original))
+    symbols = set(tokenizer.user_symbols(original))
     messages = []
     for number, piece in enumerate(pieces):
         i = known.get(piece)
@@ -129,12 +120,14 @@ def _renumbered(original: SentencePieceProcessor, pieces: list[str], name: str) 
             score = lowest - _UNKNOWN_PENALTY
         else:
             kind, score = _BYTE if original.is_byte(i) else _NORMAL, original.get_score(i)
-        messages.append(piece_field(piece, score, kind))
+        messages.append(tokenizer.piece_field(piece, score, kind))
     special = [(_UNK_PIECE, pieces[1]), (_BOS_PIECE, pieces[2]), (_EOS_PIECE, pieces[3]), (_PAD_PIECE, pieces[0])]
-    changes = message_of([(_BYTE_FALLBACK, int(has_bytes)), *((field, text.encode()) for field, text in special)])
-    for field, value in fields(original.serialized_model_proto()):
+    changes = tokenizer.message_of(
+        [(_BYTE_FALLBACK, int(has_bytes)), *((field, text.encode()) for field, text in special)]
+    )
+    for field, value in tokenizer.fields(original.serialized_model_proto()):
         if field == _TRAINER_SPEC:
             messages.append((field, value + changes))  # of a field that comes twice, the later value counts
         elif field not in (_PIECES, _SELF_TEST):
             messages.append((field, value))
-    return open_model(message_of(messages), name)
+    return tokenizer.open_model(tokenizer.message_of(messages), name)

@@ -193,7 +193,7 @@ def too_little_read(chosen: Chosen, text: Text, minutes: float) -> str:
     read, wanted = chosen.num_epochs * text.num_pairs, min(FEWEST_READ, MOST_EPOCHS * text.num_pairs)
     if read > 0.9 * wanted:
         return ""
-    enough = minutes + (wanted / read - 1) * chosen.seconds / 60 / (1 - ON_VALIDATIONS)
+    enough = minutes + (wanted / read - 1) * min(chosen.seconds, chosen.plan.seconds) / 60 / (1 - ON_VALIDATIONS)
     return (
         f"--minutes {minutes:g} is too short for a useful model: many translations will be wrong, or repeat words. "
         f"Training needs --minutes {math.ceil(enough)} or more to read {wanted:,} pairs, which is about the least"
@@ -218,7 +218,8 @@ def choose(text: Text, stages: Stages, speeds: Mapping[Size, float]) -> Chosen:
     # Each byte and character is a piece, and in a text of Chinese there may be thousands of them.
     single = 100 * math.ceil((260 + text.num_characters) / 100)
     pieces = min(max(pieces, single + pieces // 2), single + text.num_merges // 100 * 100)
-    num_epochs = num_updates * per_update / text.num_tokens
+    seconds = num_updates * per_update / speeds[size]
+    num_epochs = num_updates * per_update / text.num_tokens * min(1.0, plans[size].seconds / seconds)
     return Chosen(
         num_updates=num_updates,
         size=size,
@@ -229,7 +230,7 @@ def choose(text: Text, stages: Stages, speeds: Mapping[Size, float]) -> Chosen:
         warmup_steps=min(500, max_steps // 10),
         peak_lr=round(PEAK_RATES[SIZES.index(size)] * (1.5 if num_updates <= FEW_UPDATES else 1), 4),
         num_epochs=num_epochs,
-        seconds=num_updates * per_update / speeds[size],
+        seconds=seconds,
         plan=plans[size],
     )
 
@@ -338,7 +339,7 @@ def _training_settings(chosen: Chosen) -> dict[str, tuple[Any, str]]:
 
 def _ends(chosen: Tuning) -> dict[str, tuple[Any, str]]:
     """Return the settings that end training, each with its reason."""
-    is_all = chosen.max_steps == chosen.num_updates
+    is_all = chosen.max_steps == chosen.num_updates and chosen.seconds < 1.2 * chosen.plan.seconds
     most = "more would teach little" if is_all else f"about {chosen.num_updates:,} at the speed that was measured"
     return {
         "max_steps": (chosen.max_steps, f"updates: {most}"),
@@ -350,6 +351,7 @@ def _validations(chosen: Tuning) -> dict[str, tuple[Any, str]]:
     """Return how often and on how much training validates, and saves, each with its reason."""
     plan, every = chosen.plan, 10 * math.ceil(chosen.num_updates / chosen.plan.num_validations / 10)
     tenth = f"so that validations take at most {100 * ON_VALIDATIONS:.0f} % of the time"
+    tenth = tenth if plan.num_validations > 1 else "the least"
     return {
         "validate_every": (every, f"updates: {counted(plan.num_validations, 'validation')} or so, {tenth}"),
         "valid_sentences": (plan.num_validated, "at most: for the same reason"),

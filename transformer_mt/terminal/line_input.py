@@ -16,16 +16,7 @@ from typing import BinaryIO, TypeVar
 from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.base.remote import Place, RemotePath
 from transformer_mt.base.wording import LineProgress, counted
-from transformer_mt.corpora.text_files import (
-    InvalidText,
-    decode_lines,
-    is_compressed,
-    limited_lines,
-    opened,
-    read_lines,
-    survey,
-    survey_of,
-)
+from transformer_mt.corpora import text_files
 from transformer_mt.terminal import cli
 
 Line = TypeVar("Line")
@@ -104,25 +95,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_lines(path: Place | None, errors: InvalidText, buffer_lines: int) -> LineInput:
+def open_lines(path: Place | None, errors: text_files.InvalidText, buffer_lines: int) -> LineInput:
     """Open a file, or standard input if `path` is None, and return its lines in blocks.
 
     A block holds up to `buffer_lines` lines of a file, those that have arrived from a pipe, or one line typed on a
     terminal. Raises UserError if standard input is closed. Reading the blocks raises the CorpusErrors of `read_lines`.
     """
     if path is not None and not path.is_file():
-        return LineInput(arriving_blocks(read_lines(path, errors), buffer_lines))
+        return LineInput(arriving_blocks(text_files.read_lines(path, errors), buffer_lines))
     if path is not None:
-        num_lines = None if is_compressed(path) or isinstance(path, RemotePath) else survey(path).num_lines
-        return LineInput(blocks(read_lines(path, errors), buffer_lines), is_file=True, num_lines=num_lines)
+        num_lines = (
+            None
+            if text_files.is_compressed(path) or isinstance(path, RemotePath)
+            else text_files.survey(path).num_lines
+        )
+        return LineInput(blocks(text_files.read_lines(path, errors), buffer_lines), is_file=True, num_lines=num_lines)
     file = _standard_input()
     if file.isatty():
-        return LineInput(blocks(decode_lines(_typed(file), "standard input", errors), 1))
-    lines = decode_lines(limited_lines(file, "standard input"), "standard input", errors)
+        return LineInput(blocks(text_files.decode_lines(_typed(file), "standard input", errors), 1))
+    lines = text_files.decode_lines(text_files.limited_lines(file, "standard input"), "standard input", errors)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return LineInput(arriving_blocks(lines, buffer_lines))
     start = file.tell()
-    num_lines = survey_of(file).num_lines
+    num_lines = text_files.survey_of(file).num_lines
     file.seek(start)
     return LineInput(blocks(lines, buffer_lines), is_file=True, num_lines=num_lines)
 
@@ -135,11 +130,11 @@ def _standard_input() -> BinaryIO:
     return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
 
 
-def read_document(path: Place | None, errors: InvalidText) -> str:
+def read_document(path: Place | None, errors: text_files.InvalidText) -> str:
     """Read a file, or standard input if `path` is None, with its line ends. Raises the CorpusErrors of `read_lines`."""
-    with opened(path) if path is not None else nullcontext(_standard_input()) as file:
+    with text_files.opened(path) if path is not None else nullcontext(_standard_input()) as file:
         content = file.read()
-    for _ in decode_lines(io.BytesIO(content), str(path or "standard input"), errors):
+    for _ in text_files.decode_lines(io.BytesIO(content), str(path or "standard input"), errors):
         pass  # only for its errors and warnings, which give the line
     return content.decode("utf-8-sig", errors)
 
@@ -155,15 +150,15 @@ def write_output(lines: LineInput, written: Iterable[tuple[int, Iterable[str]]])
             progress.more(num_lines)
 
 
-def beside(lines: LineInput, path: Place, errors: InvalidText) -> Iterator[tuple[list[str], list[str]]]:
+def beside(lines: LineInput, path: Place, errors: text_files.InvalidText) -> Iterator[tuple[list[str], list[str]]]:
     """Yield each block with the lines of a second file that belong to it.
 
     Raises CorpusError if the two have different numbers of lines: before the first block if the lines of both can be
     counted, otherwise at the end of the shorter one.
     """
     if lines.num_lines is not None and path.is_file():
-        _check_equal(path, survey(path).num_lines, lines.num_lines)
-    others, done = read_lines(path, errors), 0
+        _check_equal(path, text_files.survey(path).num_lines, lines.num_lines)
+    others, done = text_files.read_lines(path, errors), 0
     for block in lines.blocks:
         found = list(islice(others, len(block)))
         _check_equal(path, done + len(found), done + len(block))

@@ -18,14 +18,7 @@ from transformer_mt.storage.checksums import MODEL, checkpoint_path, saved_steps
 from transformer_mt.storage.weights import check_weights, copy_weights, read_tensors, read_weights
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks
-from transformer_mt.training.run.checkpoint import (
-    TRAINING,
-    added_pieces,
-    damage,
-    extended_weights,
-    load_progress,
-    scheduled_steps,
-)
+from transformer_mt.training.run import checkpoint
 from transformer_mt.training.run.validation import ValidationScores, ValidationSet, validate_model
 
 INITIAL_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
@@ -64,8 +57,8 @@ class Candidate:
         trained = moving_average(self.paths[0]) if self.of_updates else average_weights(self.paths)
         if self.initial is None:
             return trained
-        added = added_pieces(self.initial, Tokenizer.load(self.run_dir), "Set averaging.choose=last")
-        initial = extended_weights(self.initial, added)
+        added = checkpoint.added_pieces(self.initial, Tokenizer.load(self.run_dir), "Set averaging.choose=last")
+        initial = checkpoint.extended_weights(self.initial, added)
         return {name: torch.lerp(weight, initial[name], self.initial_share) for name, weight in trained.items()}
 
     def __str__(self) -> str:
@@ -93,9 +86,9 @@ def find_candidates(run_dir: Path, settings: AveragingConfig, training: Training
         raise CheckpointError(f"{run_dir} holds no checkpoint; choose a run that has been trained, such as runs/<name>")
     newest = steps[-1]
     _check_undamaged(run_dir, [newest])
-    progress = load_progress(checkpoint_path(run_dir, newest))
+    progress = checkpoint.load_progress(checkpoint_path(run_dir, newest))
     best = [step for step in progress.best_steps if step in steps]
-    last = (scheduled_steps(run_dir, progress, training) or [newest])[-settings.checkpoints :]
+    last = (checkpoint.scheduled_steps(run_dir, progress, training) or [newest])[-settings.checkpoints :]
     moving = [Candidate(run_dir, (step,), of_updates=True) for step in dict.fromkeys([newest, *best[:1]])]
     match settings.choose:
         case "auto":
@@ -139,7 +132,7 @@ def _means_of_last(run_dir: Path, last: list[int]) -> list[Candidate]:
 
 def _check_undamaged(run_dir: Path, steps: Sequence[int]) -> None:
     for path in [checkpoint_path(run_dir, step) for step in steps]:
-        if fault := damage(path):
+        if fault := checkpoint.damage(path):
             raise CheckpointError(f"{path} is damaged ({fault}); delete it and average again, or continue training")
 
 
@@ -157,7 +150,7 @@ def validate_candidates(
 
 def scores_of_training(candidate: Candidate, way: str) -> ValidationScores | None:
     """The scores that training gave these weights; None unless it validated just them, and in this way."""
-    found = dict(load_progress(candidate.paths[0]).validated)
+    found = dict(checkpoint.load_progress(candidate.paths[0]).validated)
     if candidate.steps != (found.pop("step", None),) or candidate.initial is not None or found["way"] != way:
         return None
     others = {name: ValidationScores(**scores) for name, scores in found["others"].items()}
@@ -198,7 +191,7 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
 
 def moving_average(path: Path) -> dict[str, Tensor]:
     """The moving average of the weights that a checkpoint holds."""
-    found = read_tensors(path / TRAINING)
+    found = read_tensors(path / checkpoint.TRAINING)
     average = {key.removeprefix("average."): tensor for key, tensor in found.items() if key.startswith("average.")}
-    check_weights(average, path / TRAINING)
+    check_weights(average, path / checkpoint.TRAINING)
     return average

@@ -32,7 +32,7 @@ from transformer_mt.training.update import Update
 
 _LONGEST_SILENCE = 60.0  # seconds of training without a line in a log
 _LEAST_UPDATES, _LEAST_SECONDS = 20, 10.0  # then training tells of other programs
-_SOME = 0.25  # of a core: less is nothing to tell
+_SOME = 0.1  # of the cores that training uses: less is nothing to tell
 
 
 class RunLog(AbstractContextManager["RunLog"]):
@@ -179,12 +179,12 @@ class RunLog(AbstractContextManager["RunLog"]):
 def beside_others(cores: float | None) -> str:
     """Say that other programs use so many cores, and what it costs; '' if they use next to none, or it is unknown."""
     num_threads, most = torch.get_num_threads(), len(own_cores())  # also those that we leave to others
-    if cores is None or most - cores > num_threads - _SOME:
+    left = 1.0 if cores is None else (most - cores) / num_threads
+    if left > 1 - _SOME:
         return ""
-    left = max(0.1, (most - cores) / num_threads)
     return (
         f"other programs use {cores:.1f} of {counted(most, 'core')}: while they run, training has about "
-        f"{100 * left:.0f} % of the speed that it has alone, or less"
+        f"{100 * max(0.1, left):.0f} % of the speed that it has alone, or less"
     )
 
 

@@ -214,16 +214,24 @@ def _translate_share(model: Seq2Seq, device: Device, validation: ValidationSet, 
     if not pairs.size:
         return {}
     sentences = [Sentence(ids) for ids in sentences_of(validation.corpus.source, pairs)]
-    workers = 1 if len(sentences) < FEW else min(torch.get_num_threads(), max(1, num_cores() // ranks.local_size))
-    positions = positions_per_batch(GREEDY, 1, on_gpu=device.torch_device.type == "cuda")
+    on_gpu = device.torch_device.type == "cuda"
+    most = 1 if on_gpu or len(sentences) < FEW else num_cores() // ranks.local_size
+    workers, positions = max(1, min(torch.get_num_threads(), most)), positions_per_batch(GREEDY, 1, on_gpu=on_gpu)
     while True:
         try:
             found = _greedy(model, device, validation, sentences, workers, positions)
             break
-        except (UserError, RuntimeError, MemoryError) as error:
-            if workers == 1 and (isinstance(error, UserError) or positions == 1 or not is_out_of_memory(error)):
+        except (UserError, OSError, RuntimeError, MemoryError) as error:
+            if isinstance(error, UserError | OSError):
+                if workers == 1:
+                    raise
+                reason = "a process for it cannot start, or was killed"
+            elif positions == 1 or not is_out_of_memory(error):
                 raise
-            tqdm.write(f"warning: translating the validation set again in smaller batches: {error!r}", file=sys.stderr)
+            else:
+                reason = "there is too little memory"
+            how = "in this process alone and in smaller batches"
+            tqdm.write(f"warning: {reason}: the validation set is translated again {how}", file=sys.stderr)
         workers, positions = 1, max(1, positions // 2)
         device.give_back()
     # If its numbers are not finite, a sentence has no translation: training continues, with lower scores.
