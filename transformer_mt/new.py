@@ -312,7 +312,9 @@ def num_characters(measures: TextMeasures) -> int:
 
 def measured_speeds(models: Sequence[ModelConfig], measures: TextMeasures, optimizer: Optimizer) -> list[float]:
     """Return the target tokens a second of each model on this machine, for random sentences as long as in the text."""
-    # Imported here, because it imports PyTorch: mistakes in the text are told at once.
+    # Imported here, because it takes seconds: mistakes in the text are told at once.
+    import torch
+
     from transformer_mt.training.run.estimate import tokens_per_second
     from transformer_mt.training.run.run_log import beside_others
 
@@ -326,7 +328,7 @@ def measured_speeds(models: Sequence[ModelConfig], measures: TextMeasures, optim
         layers = f"{model.encoder_layers}+{model.decoder_layers} layers, width {model.d_model}"
         print(f"{layers}: {speed:,.0f} target tokens a second on this machine", flush=True)
         found.append(speed)
-    if told := beside_others(others.cores()):
+    if not torch.cuda.is_available() and (told := beside_others(others.cores())):
         print(f"warning: {told}", file=sys.stderr)
     return found
 

@@ -129,7 +129,6 @@ def _tokenizer_to_look(config: Config) -> Tokenizer | None:
 
 
 def _print_examples(measures: TextMeasures) -> None:
-    """Print a few kept pairs and a few for each reason."""
     for reason, words in {KEPT: "kept, each source above its target", **REASONS}.items():
         if reason in measures.examples:
             print(f"\n{words}:")

@@ -79,7 +79,6 @@ def _blocks(arguments: argparse.Namespace) -> tuple[LineInput, Iterator[tuple[li
 def _scores(
     arguments: argparse.Namespace, scorer: Scorer, sources: list[str], targets: list[str], first_line: int
 ) -> list[str]:
-    """Return the lines of the output for a block of pairs."""
     numbers = range(first_line, first_line + len(sources))
     pieces = [target.split() for target in targets if arguments.pieces]
     scores = _scored(arguments, scorer, sources, targets, pieces, numbers)

@@ -42,7 +42,6 @@ class NotFiniteError(TranslationError):
 
     @classmethod
     def of_line(cls, line: int) -> "NotFiniteError":
-        """Make the error about the line with this number, from 1."""
         return cls(
             f"line {line}: the model computes numbers that are not finite (infinity, not a number) for this line, so "
             "the line has no translation and no score. Try fp32: leave --dtype and --quantize out. If the error stays, "

@@ -39,12 +39,10 @@ class RemotePath:
 
     @property
     def name(self) -> str:
-        """The last part of the URL."""
         return PurePosixPath(self.url).name
 
     @property
     def suffix(self) -> str:
-        """The ending of the name, such as .gz."""
         return PurePosixPath(self.url).suffix
 
     @cached_property
@@ -104,10 +102,7 @@ class RemotePath:
         return io.BufferedReader(_Reader(self), 1 << 20)
 
     def tried(self, action: Callable[[], T], most_waits: int | None = None, what: str = "be read") -> T:
-        """Return the result of an action, which is repeated after errors that may pass. Raises CorpusError if all fail.
-
-        `what` is what then cannot be done.
-        """
+        """Return the result of an action, tried again after errors that may pass. Raises CorpusError if all fail."""
         remaining = iter(_WAITS[:most_waits])
         while True:
             try:

@@ -59,10 +59,7 @@ class LineProgress:
         unit: str = "lines",
         is_wanted: bool = True,
     ) -> None:
-        """`done_before` is the number of lines that were done earlier. `doing` begins the text, such as "reading: ".
-
-        It shows nothing unless `is_wanted`.
-        """
+        """`done_before` is the number of lines that were done earlier. `doing` begins the text, such as "reading: "."""
         self._num_lines, self._doing, self._unit = num_lines, doing, unit
         self._every = every if is_wanted else math.inf
         self._before, self._done = done_before, float(done_before)

@@ -139,7 +139,6 @@ class Batch:
     """The number of target tokens, with EOS and without PAD."""
 
     def to(self, device: torch.device) -> "Batch":
-        """Copy the batch to a device."""
         return replace(self, **tensors_on(device, self))
 
     @property
@@ -212,7 +211,6 @@ def epoch_batches(
 
 
 def epoch_random(seed: int, epoch: int) -> np.random.Generator:
-    """Return the random generator that shuffles an epoch."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch])))
 
 

@@ -70,12 +70,10 @@ class ShardedText:
         return int(self._starts[-1]) if self.kept is None else len(self.kept)
 
     def lengths(self, sentences: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-        """Return the number of tokens of each of these sentences, EOS included."""
         _, starts, ends = self._bounds(sentences)
         return ends - starts
 
     def gather(self, sentences: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Return the ids of these sentences, end to end in their order, and the number of tokens of each."""
         where, starts, ends = self._bounds(sentences)
         places = zip(where.tolist(), starts.tolist(), ends.tolist(), strict=True)
         ids = [self.parts[part].ids[start:end] for part, start, end in places]

@@ -27,9 +27,8 @@ _BATCHES_AT_A_TIME = 200  # the most batches cut at once, so that memory does no
 class PackedShape:
     """The sizes that all batches of a run have. Source sentence i and target sentence i are a pair.
 
-    Rows without a sentence belong to dummy sentences, the same number on both sides, each of at least one row.
-    They are needed because attention writes nothing in a row that belongs to no sentence, or whose other side is empty,
-    so that the row would hold random memory.
+    Rows without a sentence belong to dummy sentences, the same number on both sides, each of at least one row:
+    attention writes nothing in a row that belongs to no sentence, so that the row would hold random memory.
     """
 
     source_rows: int
@@ -100,7 +99,6 @@ class PackedBatch:
     """The number of target tokens, with EOS and without PAD."""
 
     def to(self, device: torch.device) -> "PackedBatch":
-        """Copy the batch to a device."""
         return replace(self, **tensors_on(device, self))
 
     @property

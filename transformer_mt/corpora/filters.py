@@ -182,7 +182,6 @@ class PairCounts:
         return self.kept + self.dropped.total()
 
     def __add__(self, other: "PairCounts") -> "PairCounts":
-        """Return the sums of both counts."""
         return PairCounts(*map(add, vars(self).values(), vars(other).values()))
 
     @property

@@ -65,11 +65,7 @@ class Overlaps:
         return counts
 
     def notes(self, left_out: bool) -> list[str]:
-        """Return a note for each set that shares sentences with the training text.
-
-        `left_out` is whether the training pairs with them are left out. Each note names the first places of complete
-        pairs; if there are none, of sources, or else of targets.
-        """
+        """Return a note for each set that shares sentences with the training text, with the first places of these."""
         return [self._note(name, left_out) for name, counts in self.counts.items() if any(counts.values())]
 
     def _note(self, name: str, left_out: bool) -> str:
@@ -106,9 +102,8 @@ def pair_key(source: str, target: str) -> bytes:
 def find_duplicates(files: Sequence[Path]) -> list[Rows]:
     """Return for each file of keys, in order, its rows that are duplicates, from 0 and ascending.
 
-    A row is a duplicate if its key is in an earlier row or in an earlier file. A file contains the keys of its pairs,
-    one after another. The function reads the files several times, and each time sorts the keys of one range, in about
-    MEMORY bytes, or more if most pairs are the same. The returned rows take 8 bytes each.
+    A row is a duplicate if its key is in an earlier row or in an earlier file. The function reads the files several
+    times, and each time sorts the keys of one range, in about MEMORY bytes, or more if most pairs are the same.
     """
     sizes = [path.stat().st_size // KEY_BYTES for path in files]
     num_ranges = 1 + sum(sizes) * _BYTES_PER_KEY // MEMORY

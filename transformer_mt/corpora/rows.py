@@ -28,7 +28,6 @@ def find_field(row: Mapping[str, Any], name: str) -> FieldPath | None:
 
 
 def names_of_fields(row: Mapping[str, Any]) -> str:
-    """Return the names of all fields of a row, for messages."""
     return ", ".join(_names(row)) or "none"
 
 

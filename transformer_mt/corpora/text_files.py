@@ -37,8 +37,7 @@ Damage = (OSError, EOFError, zlib.error, lzma.LZMAError)
 def needed(module: str, what: str, otherwise: str) -> ModuleType:
     """Import a module at its first use, because some take most of a second, and some machines do not have them.
 
-    Raises CorpusError if that fails. `what` is the beginning of its message, and says why the module is needed;
-    `otherwise` is the end, and says what the user can do without the module.
+    Raises CorpusError if that fails: `what` begins its message with the reason, `otherwise` ends it with a way out.
     """
     try:
         return importlib.import_module(module)
@@ -51,7 +50,6 @@ def needed(module: str, what: str, otherwise: str) -> ModuleType:
 
 
 def is_compressed(path: Place) -> bool:
-    """Whether the name of a file has the ending of a compressed file."""
     return path.suffix in COMPRESSED
 
 
@@ -185,11 +183,7 @@ def opened_again(path: Place, digest: str) -> Iterator[io.BufferedIOBase]:
 
 @contextmanager
 def same_text(file: ByteStream, digest: str, name: str) -> Iterator[io.BufferedIOBase]:
-    """Compute the hash of a file during reading. `name` is its name in messages.
-
-    At the end, raises CorpusError if the hash is not `digest`, which an earlier survey found. So although a text is
-    read several times, the encoded text is certainly the one with the stored digest.
-    """
+    """Hash a file during reading. At its end, raises CorpusError unless the hash is `digest`, which a survey found."""
     hashed = _Hashed(file)
     yield hashed
     while hashed.read(_CHUNK):  # the rest of the file
@@ -248,8 +242,6 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that cannot be used."""
-
     fault: str
     """What is wrong and what to do, as words to put after the place of the line."""
     text: str
@@ -257,10 +249,9 @@ class BadLine:
 
 
 def all_lines(file: ByteStream, name: str) -> Iterator[str | BadLine]:
-    """Cut a file of UTF-8 into lines, without line ends.
+    """Cut a file of UTF-8 into lines, as `decode_lines` does. `name` is its name in messages.
 
-    Only "\\n" ends a line. Carriage returns before "\\n" are removed, and so is a byte order mark at the start. Raises
-    CorpusError if the file is UTF-16, or if its lines end in carriage returns only. `name` is its name in messages.
+    Raises CorpusError if the file is UTF-16, or if its lines end in carriage returns only.
     """
     return chain.from_iterable(map(_lines_of, _chunks(file, name)))
 

@@ -36,7 +36,6 @@ class Tags:
 
     @classmethod
     def of(cls, corpus: CorpusConfig) -> "Tags":
-        """Return the tags of a configuration."""
         texts = corpus.training_corpora
         trained = tuple(dict.fromkeys(text.tag for text in texts if text.tag is not None))
         # Of several corpora with the same tag, the first decides.
@@ -61,10 +60,7 @@ class Tags:
             raise TranslationError(f"--tag {tag}: the model does not know {unknown[0]}; {self._known}")
 
     def warning(self, lines: Sequence[str], line_numbers: Iterable[int]) -> str | None:
-        """Return a warning about the first line with an unknown tag of a language, or without a tag that all had.
-
-        `line_numbers` has a number for each line, which the warning uses; it may be longer.
-        """
+        """Return a warning about the first line with an unknown tag of a language, or without a tag that all had."""
         for number, line in zip(line_numbers, lines, strict=False):
             tag, text = self.parted(line)
             if unknown := _LANGUAGE_TAG.match(text):

@@ -18,7 +18,7 @@ from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.section import Kernels
 from transformer_mt.storage.checksums import check_model, how_to_get_a_model, stale_warning
-from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.tokenizer import Tokenizer, pieces_of
 from transformer_mt.text.training_lines import TrainingLines
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _load_torch_engine(
         raise TranslationError("--dtype fp16 is for GPUs; a CPU takes fp32, bf16, or --quantize int8")
     if options.workers > 1 and on_gpu:
         raise TranslationError("--workers sets processes on a CPU; a GPU has one: leave it out")
-    pieces = tokenizer.target_pieces(range(tokenizer.target_vocab_size))
+    pieces = pieces_of(tokenizer.target)
     return TorchEngine(model, max_positions, device, options.quantize, options.workers, options.plain, pieces)
 
 
@@ -220,10 +220,7 @@ def _load_ctranslate2_engine(
         workers=options.workers,
         compute_type=compute_type(options.dtype, options.quantize),
     )
-    pieces = (
-        tokenizer.source_pieces(range(tokenizer.source_vocab_size)),
-        tokenizer.target_pieces(range(tokenizer.target_vocab_size)),
-    )
+    pieces = pieces_of(tokenizer.source), pieces_of(tokenizer.target)
     if pieces != (engine.vocabularies.source, engine.vocabularies.target):
         raise CheckpointError(
             f"{directories[0]} was exported with another tokenizer than it holds now: its vocabulary files have "

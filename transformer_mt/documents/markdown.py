@@ -176,7 +176,6 @@ class _Document:
         text.tokens = with_untouched(text.tokens)
 
     def translated(self, translate: Translate, languages: tuple[str, str]) -> str:
-        """Return the document with translated texts."""
         segments = [
             [one for one in segments_of(text.tokens, "html") if isinstance(one, Segment)] for text in self.texts
         ]

@@ -32,8 +32,6 @@ class Group:
 
 @dataclass(frozen=True)
 class WorstLine:
-    """A line with one of the lowest scores."""
-
     line: int
     """From 1."""
     chrf: float
@@ -92,7 +90,6 @@ def analyse(
 
 
 def text_of_analysis(found: Analysis) -> str:
-    """Return an analysis as text."""
     lines = [f"{'BLEU':>7}  {'chrF2':>5}  {'lines':>6}  {found.unit}s of the source"]
     lines += [
         f"{each.bleu:7.1f}  {each.chrf:5.1f}  {each.num_lines:6,}  {each.least:,} to {each.most:,}"

@@ -52,8 +52,6 @@ class ComparedTest:
 
 @dataclass(frozen=True)
 class Compared:
-    """The score of one system by one metric."""
-
     system: str
     value: float
     interval: float
@@ -133,7 +131,6 @@ class _Run:
 
 
 def compared_files(paths: Sequence[Path], references: Sequence[Place], language: str) -> ComparedTest:
-    """Read files of translations and their references."""
     systems = [(str(path), list(read_lines(path))) for path in paths]
     return ComparedTest("files", [list(read_lines(path)) for path in references], systems, language)
 
@@ -228,7 +225,6 @@ def comparison(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> d
 
 
 def text_of(found: dict[str, Any]) -> str:
-    """Return a comparison as text: a table for each metric, and the conclusions."""
     size = f"{counted(found['num_lines'], 'sentence')}, {counted(found['num_references'], 'reference')}"
     parts = [f"{found['test']}: {size}; baseline: {found['baseline']}", *map(_table, found["metrics"])]
     return "\n\n".join([*parts, "\n".join(found["conclusions"])])

@@ -39,7 +39,6 @@ def results_dir(model: Path) -> Path:
 
 
 def hypotheses_file(model: Path, test: str) -> Path:
-    """Return the file for the translations of a test set by a model."""
     return results_dir(model) / f"{test}.hypotheses.txt"
 
 

@@ -129,8 +129,6 @@ class TestSetScores(Record):
 
 
 class ScoreFile(Record):
-    """The whole file."""
-
     schema_version: Literal[4]
     test_sets: dict[str, TestSetScores]
 
@@ -173,8 +171,6 @@ Results = dict[str, TestSetScores]
 
 @dataclass(frozen=True)
 class Details:
-    """Which scores and details to compute."""
-
     confidence: bool = False
     """Whether to compute 95 % confidence intervals of the scores."""
     metrics: Sequence[MetricName] = METRICS
@@ -232,7 +228,6 @@ def score_lines(
 def checksums_of(
     sources: Sequence[str] | None, references: Sequence[Sequence[str]], hypotheses: Sequence[str]
 ) -> Checksums:
-    """Return the checksums of the scored texts for scores.json."""
     return Checksums(
         source=None if sources is None else lines_sha256(sources),
         references=[lines_sha256(lines) for lines in references],

@@ -1,7 +1,5 @@
 """Writes a model in the format of CTranslate2 (github.com/OpenNMT/CTranslate2), and packs it for Argos Translate.
 
-Argos Translate and LibreTranslate install an .argosmodel.
-
 D model width  V vocabulary  T positions
 """
 
@@ -25,6 +23,7 @@ from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.reading import dump_config
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import replacing, write_whole
+from transformer_mt.text.tokenizer import pieces_of
 from transformer_mt.version import __version__
 
 ARGOS_ENDING = ".argosmodel"
@@ -33,10 +32,7 @@ _MODEL_FILES = ("config.json", "model.bin", "shared_vocabulary.json")
 
 
 def write(trained: Trained, directory: Path, quantization: str) -> None:
-    """Write the files for CTranslate2, and those that only this package reads, into an existing directory.
-
-    `quantization` is the type of the weights in the file, by its name in CTranslate2.
-    """
+    """Write the files for CTranslate2, and those that only this package reads, into an existing directory."""
     model = trained.model
     spec = _empty_spec(model, trained.config.decoding)
     _fill_embeddings(spec, trained)
@@ -52,8 +48,8 @@ def write(trained: Trained, directory: Path, quantization: str) -> None:
         _fill_norm(spec.encoder.layer_norm, trained, "encoder_norm")
         _fill_norm(spec.decoder.layer_norm, trained, "decoder_norm")
     source, target = trained.tokenizer.source, trained.tokenizer.target
-    spec.register_source_vocabulary([source.id_to_piece(i) for i in range(source.get_piece_size())])
-    spec.register_target_vocabulary([target.id_to_piece(i) for i in range(target.get_piece_size())])
+    spec.register_source_vocabulary(pieces_of(source))
+    spec.register_target_vocabulary(pieces_of(target))
     spec.config.unk_token = target.id_to_piece(UNK)
     spec.config.bos_token = spec.config.decoder_start_token = target.id_to_piece(BOS)
     spec.config.eos_token = target.id_to_piece(EOS)
@@ -156,11 +152,7 @@ def unsupported_in_argos(trained: Trained) -> str | None:
 
 
 def pack_argos(directory: Path, trained: Trained, output: Path) -> None:
-    """Write an export for CTranslate2, which is in `directory`, as the .argosmodel `output`, completely or not at all.
-
-    It is a zip archive of one directory, with metadata.json, the model of CTranslate2 in model/, and
-    sentencepiece.model.
-    """
+    """Write the export for CTranslate2 in `directory` as the .argosmodel `output`, completely or not at all."""
     source, target = (
         short_code(code) for code in (trained.config.corpus.source_language, trained.config.corpus.target_language)
     )

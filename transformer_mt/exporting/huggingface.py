@@ -15,6 +15,7 @@ from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import write_json, write_whole
+from transformer_mt.text.tokenizer import pieces_of
 
 _SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
 
@@ -108,4 +109,4 @@ def _tokenizer(config: Config, joint: bool, target: SentencePieceProcessor) -> d
 
 
 def _ids(processor: SentencePieceProcessor) -> dict[str, int]:
-    return {name_in_marian(processor.id_to_piece(i)): i for i in range(processor.get_piece_size())}
+    return {name_in_marian(piece): i for i, piece in enumerate(pieces_of(processor))}

@@ -114,7 +114,6 @@ def _backward(
     causal: bool,
     window: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of queries NHK, keys and values MHK."""
     gradient_NHK, query_NHK, key_MHK, value_MHK = map(
         _with_adjacent_heads, (gradient_NHK, query_NHK, key_MHK, value_MHK)
     )
@@ -157,7 +156,6 @@ def _self_backward(
     causal: bool,
     window: int,
 ) -> Tensor:
-    """The gradient of the rows, N3HK."""
     gradient_NHK, rows_N3HK = _with_adjacent_heads(gradient_NHK), rows_N3HK.contiguous()
     num_rows, _, num_heads, width = rows_N3HK.shape
     rows_gradient_N3HK = rows_N3HK.new_empty(rows_N3HK.shape)

@@ -174,10 +174,7 @@ class Convolutional(Seq2Seq):
         return x_BWTD, replace(state, past_LBWPD=torch.stack(past), position=state.position + token_BWT.shape[2])
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor, positions: LearnedPositions, first: int) -> Tensor:
-        """Scaled embeddings plus the encodings of positions `first`, first + 1, … (sec. 3.1).
-
-        Raises TranslationError if fewer positions have been learned.
-        """
+        """Scaled embeddings plus encodings from position `first` on (sec. 3.1). Raises errors of `positions.first`."""
         scale = EMBEDDED * math.sqrt(self.d_model)
         embedded: Tensor = self.dropout(embedding(tokens) * scale + positions.first(first + tokens.shape[-1])[first:])
         return embedded

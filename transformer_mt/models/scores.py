@@ -195,7 +195,6 @@ class Annotations:
     mask_B11S: Tensor
 
     def keep(self, sentences: Tensor) -> "Annotations":
-        """The annotations of only the sentences with these indices."""
         parts = (self.prepared_B1SA, self.value_B1SD, self.mask_B11S)
         return Annotations(*(part.index_select(0, sentences) for part in parts))
 
@@ -241,7 +240,6 @@ def _by_head(x_BHTK: Tensor, weight_HKA: Tensor) -> Tensor:
 
 
 def _weights(num_heads: int, width_in: int, width_out: int) -> nn.Parameter:
-    """A matrix for each head."""
     weights = nn.Parameter(torch.empty(num_heads, width_in, width_out))
     for matrix in weights:
         nn.init.xavier_uniform_(matrix)

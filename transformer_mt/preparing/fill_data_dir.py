@@ -46,8 +46,7 @@ OWNER = Owner("prepare", "prepares data here", "choose another data_dir")
 def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None]:
     """Make a data_dir, or reuse one that a killed process left, for steps that only one process does. Others wait.
 
-    Raises ConfigError if it cannot be made; CorpusError or DirectoryError if the program could overwrite a file of the
-    user.
+    Raises ConfigError if it cannot be made, CorpusError or DirectoryError if a file of the user could be overwritten.
     """
     for path in [path for text in texts if text.share is None for path in corpus_files(text)]:
         if isinstance(path, Path) and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
@@ -110,7 +109,6 @@ def write_test_set(prefix: Path, pairs: Sequence[Pair], max_positions: int) -> N
 
 
 def _write_text(prefix: Path, pairs: Sequence[Pair]) -> None:
-    """Write the lines of PREFIX.source.txt and of PREFIX.target.txt."""
     with writing(prefix):
         prefix.parent.mkdir(exist_ok=True)
         for number, side in enumerate(("source", "target")):

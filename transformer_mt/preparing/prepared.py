@@ -197,7 +197,6 @@ class TokenizerOrigin(BaseModel):
             return None
 
     def save(self, data_dir: Path) -> None:
-        """Write tokenizer_origin.json."""
         write_whole(data_dir / ORIGIN, self.model_dump_json(indent=2) + "\n")
 
 

@@ -48,7 +48,6 @@ class EncodedWriter:
             offsets.write(np.zeros(1, np.int64).data)
 
     def add(self, *sides: EncodedText) -> None:
-        """Write the source and target of the next pairs."""
         for side, written, ids_file, offsets_file in zip(
             sides, self._sides, self._files[::2], self._files[1::2], strict=True
         ):
@@ -60,7 +59,6 @@ class EncodedWriter:
         self.num_pairs += len(sides[0])
 
     def finish(self) -> None:
-        """Flush and close the files, and write the sizes of all."""
         self._stack.close()
         sizes = {"pairs": self.num_pairs, "source": self._sides[0], "target": self._sides[1]}
         (self._directory / SIZES).write_text(json.dumps(sizes, indent=2) + "\n", encoding="utf-8")
@@ -117,8 +115,6 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """The result of encoding a block."""
-
     source: EncodedText
     target: EncodedText
     """With `source`, the pairs that stay."""
@@ -233,7 +229,6 @@ def discard(shard: Path) -> None:
 
 
 def shard_name(number: int) -> str:
-    """Return the name of the directory of a shard."""
     return f"{number:05}"
 
 
@@ -304,5 +299,4 @@ class ShardWriter:
         return record
 
     def abandon(self) -> None:
-        """Remove what was written."""
         self._ids.abandon()

@@ -1,15 +1,12 @@
 """Writes the training set: the shards of each corpus, and then the list of all shards.
 
-How it works. This process reads a corpus once, in blocks of some thousand pairs. Worker processes filter and encode the
-blocks (`BlockEncoder`), and this process writes the results in the order of the text (`ShardWriter`). So the files are
-the same for any number of processes, and only a few blocks for each process are in memory. Other processes that prepare
-the same data may make some of the shards: each shard is claimed by the process that makes it.
+This process reads a corpus once, in blocks. Worker processes filter and encode them (`BlockEncoder`), and this process
+writes the results in the order of the text (`ShardWriter`). So the files are the same for any number of processes.
+Other processes that prepare the same data may make some of the shards: each claims those that it makes.
 
-A shard contains the blocks of half a million pairs. It gets its name when it is complete. Its record has a key: a hash
-of everything that its content depends on, such as the digest of the corpus, the tokenizer and the filters, but not
-other corpora. A rerun keeps the shards with the right keys. So a rerun after a kill makes only the missing shards, and
-if you add a corpus, the shards of the others stay unchanged. Each process compares the text of the others' shards with
-what it reads, because the text may have changed after its digest was computed.
+The record of a shard has a key: a hash of everything that its content depends on, but not of other corpora. So a rerun
+makes only what is missing, and a further corpus leaves the shards of the others unchanged. Each process compares the
+text of the others' shards with what it reads, because the text may have changed after its digest was computed.
 
 Duplicates depend on several corpora, so they are found afterwards. If there are any, the file `kept.rows` lists the
 pairs that stay. `shards.json`, which names all shards, is written last.
@@ -49,8 +46,6 @@ ITEMS = 500_000  # pairs, bad pairs included, after which a shard ends
 
 @dataclass(frozen=True)
 class TrainingCorpus:
-    """A corpus of the training set."""
-
     name: str
     pairs: Corpus
     tag: str
@@ -62,8 +57,6 @@ class TrainingCorpus:
 
 @dataclass
 class TrainingSet:
-    """Facts about the training set that was written."""
-
     overlaps: Overlaps
     """Which lines of the held-out sets are also in the training text."""
     counts: dict[str, PairCounts] = field(default_factory=dict)
@@ -111,10 +104,7 @@ class _CorpusShards:
             self.directory.mkdir(exist_ok=True)
 
     def read(self) -> None:
-        """Read the corpus once, and make the shards that are missing and that no other process makes.
-
-        Raises UserError.
-        """
+        """Read the corpus once, and make the missing shards that no other process makes. Raises UserError."""
         found = [self._found(number) for number in range(len(list(self.directory.glob("[0-9]*"))))]
         complete = [*self.records.values()] or [record for record in found if record is not None]
         if not self.records and complete == found and found[-1:] and complete[-1].is_last:
@@ -191,7 +181,6 @@ class _CorpusShards:
             self._texts[number] = num_read, shards.text_digest(digests)
 
     def _make(self, blocks: Iterable[tuple[int, Block]], progress: LineProgress) -> None:
-        """Write the shards of these blocks."""
         maker, corpus, writer = self.maker, self.corpus, None
         tasks = (shards.Task(block, corpus.tag, corpus.languages, number) for number, block in blocks)
         try:

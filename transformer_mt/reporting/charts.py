@@ -102,8 +102,6 @@ _STYLE: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 10.0, "text.color
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture of the page."""
-
     title: str
     descriptions: Sequence[tuple[str, int, str]]
     """For readers who cannot see it: for each run its name, the number of its colour, and a description."""

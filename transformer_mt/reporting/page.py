@@ -83,7 +83,6 @@ class Run:
 
     @property
     def valid_seconds(self) -> float:
-        """The total time of all validations."""
         return sum(line.valid_seconds or 0.0 for line in self.log)
 
 
@@ -101,8 +100,6 @@ class Sample:
 
 @dataclass
 class TestReport:
-    """The content of the report about one test set."""
-
     __test__ = False  # pytest takes it for tests otherwise
 
     name: str
@@ -181,7 +178,6 @@ SAMPLES = 8  # number of lines of each test set to show
 
 
 def gather_tests(runs: Sequence[Run], notes: Notes) -> list[TestReport]:
-    """Gather all test sets on which a run was evaluated."""
     names = dict.fromkeys(name for run in runs for name in run.results)
     return [_test(name, [run for run in runs if name in run.results], notes) for name in names]
 
@@ -225,7 +221,6 @@ def _sample(text: TestSet, translations: dict[str, list[str]], line: int, note: 
 
 
 def _worst(scored: dict[str, dict[str, Any]], text: TestSet, translations: dict[str, list[str]]) -> list[Sample]:
-    """Return the worst lines of each run, according to its analysis."""
     notes = dict[int, list[str]]()
     for name in translations:
         for worst in scored[name].get("analysis", {}).get("worst", []):

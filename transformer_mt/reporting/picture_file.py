@@ -1,8 +1,6 @@
 """Writes pictures, and has the common part of all commands of pictures.
 
-The same picture always gives the same bytes.
-
-matplotlib is an optional package, and is imported only when a picture is drawn.
+The same picture always gives the same bytes. matplotlib is an optional package, imported only to draw a picture.
 """
 
 import argparse
@@ -52,7 +50,6 @@ def fonts_for(text: str) -> tuple[list[str], set[str]]:
 
 @cache
 def _characters(path: str) -> frozenset[str]:
-    """The characters that a font has."""
     from matplotlib import font_manager
 
     return frozenset(map(chr, font_manager.get_font(path).get_charmap()))
@@ -134,7 +131,6 @@ class Command:
         return made
 
     def run(self, name: str, argv: Sequence[str]) -> int:
-        """Parse the arguments, check the names of the files, make the picture, and write it."""
         arguments = self.parser(name).parse_intermixed_args(argv)
         check(arguments.output)
         picture = self.picture(arguments)

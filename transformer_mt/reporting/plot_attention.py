@@ -50,7 +50,6 @@ class Side:
 
 
 def _model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for the model and the sentence."""
     cli.add_model(parser)
     cli.add_settings(parser, "change a setting of decoding, for example beam_size=5")
     parser.add_argument("--source", metavar="TEXT", required=True, help="the sentence")
@@ -59,7 +58,6 @@ def _model_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _weights(arguments: argparse.Namespace) -> tuple[PairAttention, DecodingConfig]:
-    """Return the weights of all attentions for the sentence, and the settings of decoding."""
     with Translator.load(arguments.model, arguments.device, workers=1) as translator:
         decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
         return translator.attention(arguments.source, arguments.target, decoding), decoding
@@ -80,7 +78,6 @@ def _attention_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _layers(text: str) -> list[int]:
-    """Return the numbers of the layers; an empty list means all layers."""
     try:
         return [] if text == "all" else [int(part) for part in text.split(",")]
     except ValueError:
@@ -270,10 +267,7 @@ def _attention_of_word(arguments: argparse.Namespace) -> Picture:
 
 
 def number_of(wanted: str, words: Sequence[Word]) -> int:
-    """Return the number, from 0, of the wanted word; WORD:2 is its second occurrence.
-
-    Raises UserError if the sentence does not have the word, or not so often.
-    """
+    """Return the number, from 0, of a word; WORD:2 is its second occurrence. Raises UserError if it is missing."""
     texts = [word.text for word in words]
     text, _, which = (wanted, "", "") if wanted in texts else wanted.rpartition(":")
     places = {str(count): at for count, at in enumerate((at for at, one in enumerate(texts) if one == text), start=1)}

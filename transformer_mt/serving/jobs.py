@@ -90,8 +90,6 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model has found for a job."""
-
     texts: tuple[tuple[Sentence, ...], ...]
     """For each text at least one sentence. White space at the end of a text is before a last, empty sentence."""
 
@@ -105,10 +103,7 @@ def text_of(sentences: Iterable[Sentence], rank: int = 0) -> str:
 
 
 def answer(translator: Translator, job: Job) -> Answer:
-    """Do a job. Raises a UserError for what the asker did wrong, and the errors of `Translator.translations`.
-
-    Raises TimeoutError soon after `job.until`.
-    """
+    """Do a job. Raises UserErrors, the errors of `Translator.translations`, and TimeoutError soon after `job.until`."""
     job.check_time()
     translator.tags.check(job.tag)
     decoding = _decoding(translator.decoding, job)

@@ -24,8 +24,6 @@ _CHARACTERS_OF_A_SENTENCE = 200
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a server."""
-
     queue: int
     """Sentences that wait or are being translated."""
     characters: int

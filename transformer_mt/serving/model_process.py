@@ -44,8 +44,6 @@ class Unavailable(RuntimeError):
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What a loaded model is."""
-
     name: str
     pairs: list[tuple[str, str, str | None]]
     """Codes of the source and target language, and the tag of the direction, if the model has tags."""
@@ -90,8 +88,7 @@ class Model:
         """Let a process do a job, or another one if the first dies. If it is cancelled, the process gives the job up.
 
         Raises a UserError for what the asker did wrong; Unavailable if two processes died, if the model cannot be
-        loaded, and after `close`; TimeoutError soon after `job.until`; RuntimeError for a mistake
-        in the program, which the log describes.
+        loaded, and after `close`; TimeoutError soon after `job.until`; RuntimeError, with a log, for a mistake of ours.
         """
         if self._is_closed:
             raise Unavailable("the server is ending: ask again later")
@@ -282,7 +279,6 @@ class _Process:
         await self._has_ended.wait()
 
     async def kill(self) -> None:
-        """End it at once."""
         self._is_ending = True
         self.process.kill()
         await self._has_ended.wait()

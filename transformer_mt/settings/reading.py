@@ -90,8 +90,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
     """Read a YAML file and apply `key=value` overrides in order. The value {key: value, …} replaces a complete section.
 
     If `section` is given, overrides can change only its keys (with or without its name before them) and the keys at the
-    top level. Raises ConfigError, which names the file and line, or the override, the key, what is wrong and what is
-    allowed.
+    top level. Raises ConfigError, which names the file and line, or the override, and says what is wrong and allowed.
     """
     values, lines = parse_yaml(_text(Path(path)), str(path))
     if not isinstance(values, dict):

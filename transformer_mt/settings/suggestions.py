@@ -59,9 +59,7 @@ def synonyms() -> tuple[dict[str, str], dict[str, str]]:
 def suggestion(path: tuple[str, ...], kind: str) -> str:
     """Return a sentence about an unknown key, or an empty text. `kind` is the kind of the model in the configuration.
 
-    `path` is the key with its sections, such as ("training", "lr"). The sentence names the same key in another section;
-    or our key for the setting of another trainer; or the key with the most similar spelling; or the command that lists
-    all keys.
+    `path` is the key with its sections, such as ("training", "lr").
     """
     sections, (keys, advice) = sections_of(kind), synonyms()
     *above, name = path

@@ -102,7 +102,6 @@ EXPORT_FILES = (
 
 
 def checkpoint_path(run_dir: Path, step: int) -> Path:
-    """Return the directory of the checkpoint of a step."""
     return run_dir / "checkpoints" / f"step-{step:08d}"
 
 
@@ -150,10 +149,7 @@ def weights_sha256(directory: Path) -> str | None:
 
 
 def stale_warning(model_dir: Path, metadata: dict[str, str]) -> str | None:
-    """Return a warning if the run was trained further after `average` wrote this model; otherwise None.
-
-    `metadata` is the metadata of model.safetensors. A model outside of its run gets no warning.
-    """
+    """Return a warning if the run was trained further after `average` wrote this model; otherwise None."""
     run_dir = _run_of(model_dir)
     if run_dir is None or "newest" not in metadata or saved_steps(run_dir)[-1] <= int(metadata["newest"]):
         return None

@@ -41,7 +41,6 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the argument MODEL_DIR."""
     parser.add_argument(
         "model",
         metavar="MODEL_DIR",
@@ -105,14 +104,12 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def engine_options(arguments: argparse.Namespace) -> "EngineOptions":
-    """Return the values of the arguments that add_engine_arguments added."""
     from transformer_mt.decoding.loading import EngineOptions  # here, because most commands need no engine
 
     return EngineOptions(**{option.name: getattr(arguments, option.name) for option in fields(EngineOptions)})
 
 
 def model_dirs(arguments: argparse.Namespace) -> list[Path]:
-    """Return the directories of all models: MODEL_DIR, then those of --ensemble."""
     return [arguments.model, *arguments.ensemble]
 
 

@@ -47,7 +47,6 @@ _COMET = "comet="
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the arguments of `evaluate`."""
     found = cli.parser(
         "evaluate",
         "Reads a run or a model, translates its test sets, prints BLEU, chrF and TER with sacreBLEU's signatures, and\n"

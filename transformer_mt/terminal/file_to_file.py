@@ -202,10 +202,7 @@ class _FileTranslation:
             yield translation_output.Block(1, [])
 
     def _worked(self, job: _Job) -> str:
-        """Translate parts until all are complete, and join them. Returns the text of the summary.
-
-        Returns an empty text if another process has completed the output.
-        """
+        """Translate parts until all are complete, and join them. Returns the summary; empty if another joined them."""
         since, num_before = time.perf_counter(), job.num_done(len(self.parts.numbers()))
         with LineProgress(job.num_lines, done_before=num_before, is_wanted=self.shows) as progress:
             while self._is_current():

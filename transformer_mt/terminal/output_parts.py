@@ -37,10 +37,7 @@ class OutputParts:
 
     @contextmanager
     def locked(self, patience: float = math.inf) -> Iterator[None]:
-        """Make or reuse the directory, for steps that only one process at a time does. Others wait, in seconds.
-
-        Raises DirectoryError if the patience ends.
-        """
+        """Make or reuse the directory for steps of one process at a time; others wait. Raises DirectoryError."""
         with hold(self.directory, OWNER, patience=patience):
             yield
 
@@ -81,7 +78,6 @@ class OutputParts:
         return f"to begin again, delete the directory {self.directory}; or name another --output"
 
     def path(self, number: int) -> Path:
-        """Return the file of a part."""
         return self.directory / f"{number:06d}"
 
     def numbers(self) -> list[int]:
@@ -111,7 +107,6 @@ class OutputParts:
         return notes
 
     def delete_all(self) -> None:
-        """Delete all parts, after the output is complete."""
         for number in self.numbers():
             self.path(number).unlink(missing_ok=True)
 

@@ -105,15 +105,11 @@ class OutputForm:
 
     @classmethod
     def of(cls, arguments: Namespace, decoding: DecodingConfig) -> "OutputForm":
-        """Return the form that the arguments of `translate` ask for."""
         return cls(decoding.n_best > 1, arguments.scores, arguments.alignment, arguments.json)
 
 
 def output_lines(translations: Sequence[Translation], line: int, seconds: float, form: OutputForm, source: str) -> str:
-    """Return the output for the input line with this number, from 1. `seconds` is the time that it took.
-
-    `source` is the text of the line, without a tag.
-    """
+    """Return the output for line number `line`, from 1, which took `seconds`; `source` is its text without a tag."""
     if form.json:
         fields = [_fields(translation, form, source) for translation in translations]
         all_of_them = {"n_best": fields} if form.n_best else {}
@@ -164,8 +160,6 @@ def _pharaoh(translation: Translation) -> str:
 
 @dataclass(frozen=True)
 class Block:
-    """Lines that are translated together."""
-
     first_line: int
     """The number of its first line in the input, from 1."""
     lines: list[str]

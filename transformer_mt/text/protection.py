@@ -115,7 +115,6 @@ class Protection:
 
     @cached_property
     def has_pieces(self) -> bool:
-        """Whether the pieces of KEEP are in both vocabularies."""
         return knows_pieces(self.tokenizer)
 
     @cached_property

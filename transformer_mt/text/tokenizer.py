@@ -54,9 +54,9 @@ def user_symbols(processor: SentencePieceProcessor) -> list[str]:
     return [piece[_PIECE].decode() for piece in pieces if piece.get(_TYPE) == _USER_DEFINED]
 
 
-def pieces_of(processor: SentencePieceProcessor) -> list[str]:
-    """Return all pieces, in the order of their ids."""
-    pieces: list[str] = processor.id_to_piece(list(range(processor.get_piece_size())))
+def pieces_of(processor: SentencePieceProcessor, ids: Iterable[int] | None = None) -> list[str]:
+    """Return the pieces of these ids, or all pieces, in the order of their ids."""
+    pieces: list[str] = processor.id_to_piece(list(range(processor.get_piece_size()) if ids is None else ids))
     return pieces
 
 
@@ -207,7 +207,6 @@ class Tokenizer:
         return _encode(self.source, lines)
 
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
-        """Return the ids of the pieces of each target line, and EOS at the end. A blank line has only EOS."""
         return _encode(self.target, lines)
 
     def encode_cleaned(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
@@ -225,13 +224,10 @@ class Tokenizer:
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each source id. U+2581 begins a word, and <0x0A> is a byte."""
-        pieces: list[str] = self.source.id_to_piece(list(ids))
-        return pieces
+        return pieces_of(self.source, ids)
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the piece of each target id. U+2581 begins a word, and <0x0A> is a byte."""
-        pieces: list[str] = self.target.id_to_piece(list(ids))
-        return pieces
+        return pieces_of(self.target, ids)
 
     def target_ids(self, pieces: Sequence[str]) -> list[int]:
         """Return the ids of pieces, as `target_pieces` returns them. Raises TokenizerError if one is unknown."""
@@ -253,10 +249,9 @@ def holds_tokenizer(directory: Path) -> bool:
 def clean(line: str) -> str:
     """Normalise a line: NFC, one space for each run of white space, U+FFFD for a surrogate without its partner.
 
-    Only this function changes text, and the changes are invisible. sentencepiece changes nothing: its rule nmt_nfkc
-    would write ... for U+2026, 1/2 for one half, and ASCII for Chinese punctuation. The model would learn to write
-    these, and no translation could match a reference with the original characters. U+2581, with which sentencepiece
-    marks a space, becomes a space.
+    Only this function changes text, and the changes are invisible. sentencepiece changes nothing: by its rule nmt_nfkc,
+    which writes ... for U+2026, no translation could match a reference with the original characters. U+2581, with which
+    sentencepiece marks a space, becomes a space.
     """
     if not line.isascii():  # ASCII text needs none of these changes
         if not unicodedata.is_normalized("NFC", line):
@@ -272,8 +267,7 @@ def clean(line: str) -> str:
 def _in_canonical_order(found: re.Match[str]) -> str:
     """Decompose a text, and sort each run of combining marks by their classes (Unicode, section 3.11, D108).
 
-    The result has the same NFC as the text. Python's own normalisation sorts the marks by insertion, which takes
-    quadratic time unless they are already sorted.
+    The result has the same NFC as the text. Python's own normalisation takes quadratic time unless they are sorted.
     """
     decomposed = "".join(unicodedata.normalize("NFD", character) for character in found[0])
     runs = groupby(decomposed, key=lambda character: unicodedata.combining(character) > 0)

@@ -70,7 +70,6 @@ class TrainingLines(BaseModel):
             ) from None
 
     def save(self, directory: Path) -> None:
-        """Write training_lines.json."""
         write_whole(directory / FILE, self.model_dump_json(indent=2) + "\n")
 
     @property

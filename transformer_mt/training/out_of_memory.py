@@ -117,7 +117,6 @@ class Room:
 
 
 def _check_can_be_split(failed: MicroBatch, loss: nn.Module) -> None:
-    """Raises RankError if it cannot."""
     if is_sharded(loss):
         raise RankError(
             "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: set a "

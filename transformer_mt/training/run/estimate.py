@@ -76,7 +76,7 @@ def estimate(learner: Learner, loader: Loader, settings: TrainingConfig, seconds
     """Make a few updates, and return lines about the time, memory and disk that all updates of a run take."""
     others = OtherPrograms()
     slower, faster = timed_updates(learner, loader, settings, seconds)
-    told = beside_others(others.cores())
+    told = beside_others(others.cores()) if learner.device.torch_device.type == "cpu" else ""
     slow = f"{slower.speed:,.0f} to " if faster.speed > SAME * slower.speed else ""
     tensors = Tensors.of(learner)
     size = sum(tensor.nbytes for tensor in [*tensors.model.values(), *tensors.training.values()])
