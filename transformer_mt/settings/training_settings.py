@@ -78,8 +78,8 @@ class TrainingConfig(Section):
     max_minutes: float = Field(default=0.0, ge=0.0, le=1e7)
     """The minutes of training, with its validations and checkpoints, after which it ends if max_steps does not end it
     before; 0: no limit. They count on when the run resumes. The schedules linear and cosine fall to 0 at the end that
-    comes first. Time for a last validation is kept. The weights then depend on the speed of the machine: the same
-    command does not make them again."""
+    comes first. Time for a last validation, as long as the longest before, is kept. The weights then depend on the
+    speed of the machine: the same command does not make them again."""
     tokens_per_batch: Tokens = 25_000
     """The most token positions in a micro-batch, padding and ends of sentences included, on the longer of its two
     sides. Larger micro-batches need more memory."""
