@@ -29,10 +29,11 @@ class Workers(Generic[Task, Result]):
 
     With `start="fork"`, the processes share the memory of everything that `work` refers to, in its state at the start.
     This needs Linux; elsewhere this process does the work itself. With `start="spawn"`, each process gets a copy of
-    `work`. Tasks and results are pickled.
+    `work`. Tasks and results are pickled. Other effects of `work` stay in its process.
 
     An error of `work` is raised in this process, and UserError if a worker is killed. Then all workers end, and new
-    ones start with the next tasks. Raises TranslationError in a fork of the process that started the workers.
+    ones start with the next tasks. Raises TranslationError in a process that was forked from the one that started the
+    workers.
     """
 
     def __init__(

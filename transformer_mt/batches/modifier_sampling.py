@@ -61,7 +61,10 @@ class ModifierSampler:
         return EncodedCorpus(encoded_text(sides[0], np.uint32), encoded_text(sides[1], np.uint32))
 
     def budget(self, corpus: EncodedCorpus, tokens_per_batch: int) -> int:
-        """Return a size for batches before the changes, with room for the growth of nearly all batches."""
+        """Return a size for batches before the changes, which leaves enough room for the growth of nearly all batches.
+
+        It is at least the length of the longest sentence of the corpus.
+        """
         pairs = np.linspace(0, len(corpus) - 1, min(_SAMPLE, len(corpus))).astype(np.int64)
         grown = self.sampled(corpus, pairs, seed=0, step=0, batch=0, longest=2**62, total=(2**62, 2**62))
         sides = (corpus.source, grown.source), (corpus.target, grown.target)

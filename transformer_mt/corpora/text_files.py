@@ -37,7 +37,8 @@ Damage = (OSError, EOFError, zlib.error, lzma.LZMAError)
 def needed(module: str, what: str, otherwise: str) -> ModuleType:
     """Import a module at its first use, because some take most of a second, and some machines do not have them.
 
-    Raises CorpusError if that fails: `what` begins its message with the reason, `otherwise` ends it with a way out.
+    Raises CorpusError if that fails. `what` is the beginning of its message, and says why the module is needed;
+    `otherwise` is the end, and says what the user can do without the module.
     """
     try:
         return importlib.import_module(module)
@@ -183,7 +184,11 @@ def opened_again(path: Place, digest: str) -> Iterator[io.BufferedIOBase]:
 
 @contextmanager
 def same_text(file: ByteStream, digest: str, name: str) -> Iterator[io.BufferedIOBase]:
-    """Hash a file during reading. At its end, raises CorpusError unless the hash is `digest`, which a survey found."""
+    """Compute the hash of a file during reading. `name` is its name in messages.
+
+    At the end, raises CorpusError if the hash is not `digest`, which an earlier survey found. So although a text is
+    read several times, the encoded text is certainly the one with the stored digest.
+    """
     hashed = _Hashed(file)
     yield hashed
     while hashed.read(_CHUNK):  # the rest of the file
@@ -249,9 +254,10 @@ class BadLine:
 
 
 def all_lines(file: ByteStream, name: str) -> Iterator[str | BadLine]:
-    """Cut a file of UTF-8 into lines, as `decode_lines` does. `name` is its name in messages.
+    """Cut a file of UTF-8 into lines, without line ends.
 
-    Raises CorpusError if the file is UTF-16, or if its lines end in carriage returns only.
+    Only "\\n" ends a line. Carriage returns before "\\n" are removed, and so is a byte order mark at the start. Raises
+    CorpusError if the file is UTF-16, or if its lines end in carriage returns only. `name` is its name in messages.
     """
     return chain.from_iterable(map(_lines_of, _chunks(file, name)))
 

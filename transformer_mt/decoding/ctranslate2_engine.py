@@ -231,10 +231,11 @@ class CTranslate2Engine(Engine):
     """Runs an exported model on a device.
 
     It finds the same translations as TorchEngine, with these differences. Beam search ends when a certain number of
-    hypotheses are finished, not when no alive hypothesis can still win. It divides log-probabilities by the power of
-    the length that is nearest to the length penalty, by which the found hypotheses are ranked. A hypothesis at its
-    greatest length ends there and is kept, even if better ones were found. The same seed draws other samples. If the
-    bytes of a hypothesis spell no characters, one without bytes beyond ASCII replaces it.
+    hypotheses are finished, not when no alive hypothesis can still win. During the search, log-probabilities are
+    divided by the power of the length that is nearest to the length penalty; the hypotheses found are ranked by the
+    length penalty itself. A hypothesis at its greatest length ends there and is kept, even if better ones were found.
+    The same seed draws other samples. If the bytes of a hypothesis spell no characters, one without bytes beyond ASCII
+    replaces it; TorchEngine only searches for hypotheses with valid bytes.
     """
 
     samples_by_number = False

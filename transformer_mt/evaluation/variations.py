@@ -49,7 +49,10 @@ def perturbed(text: TestSet, name: str, symbols: Symbols) -> TestSet:
 def perturbed_scores(
     changed: dict[str, TestSet], translate: Callable[[list[str], str], list[str]], target_language: str, plain: float
 ) -> dict[str, PerturbedScores]:
-    """Translate and score changed test sets, by name of the change. `plain` is the chrF2 of the one without changes."""
+    """Translate and score changed test sets, by name of the change. `plain` is the chrF2 of the one without changes.
+
+    `translate` gets the sources and the name of the change.
+    """
     found = {}
     for name, text in changed.items():
         hypotheses = translate(text.sources, name)

@@ -26,7 +26,11 @@ ONEDNN_REFUSES = "could not create a primitive"  # oneDNN's error message when i
 
 
 def set_up_cpu(num_threads: int) -> None:
-    """Set up this whole process for fast fp32 on the CPU; `num_threads` 0 means one thread per core."""
+    """Set up this whole process for fast fp32 on the CPU; `num_threads` 0 means one thread per core.
+
+    Numbers too small for normal fp32 become 0, freed memory is kept, oneDNN multiplies matrices, and threads that wait
+    sleep while other programs need the cores.
+    """
     # PyTorch's own number may be lower than that of the cores, as under torchrun.
     torch.set_num_threads(num_threads or min(torch.get_num_threads(), num_cores()))
     sleep_beside_others(torch.get_num_threads())

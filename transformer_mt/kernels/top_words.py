@@ -51,9 +51,10 @@ def best_continuations(log_probs_AWV: Tensor, log_prob_AW: Tensor, count: int) -
 
 @cache
 def _num_groups(num_words: int) -> int:
-    """A number of groups of equal size, near twice the square root of the number of words, if one divides it.
+    """A number of groups of equal size, near twice the square root of the number of words.
 
-    A multiple of 32 is best, because a vectorised loop takes that many numbers at a time.
+    A multiple of 32 is best, because a vectorised loop takes that many numbers at a time. If no number that is near
+    enough divides the vocabulary, each word is its own group.
     """
     near = 2 * math.sqrt(num_words)
     for multiple in (32, 8, 1):

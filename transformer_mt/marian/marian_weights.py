@@ -28,7 +28,10 @@ NEVER = -30.0
 
 
 def names_of_layers(model: TransformerConfig) -> dict[str, list[str]]:
-    """Marian's names of the weights and biases of all layers, by ours: three for queries, keys and values, else one."""
+    """Marian's names of the weights and biases of all layers, by ours. For one of ours, Marian has one or three.
+
+    We have one matrix (or bias) for queries, keys and values; Marian has three.
+    """
     names = dict[str, list[str]]()
     for side, number in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
         parts = {"feed_forward.inner": ["fc1"], "feed_forward.outer": ["fc2"]}

@@ -244,8 +244,9 @@ def measure(
 ) -> TextMeasures:
     """Measure the first `most` pairs of each training corpus. `opened` has the text of each split by its name.
 
-    All corpora are measured as text in the languages of the configuration. Without a tokenizer, numbers of pieces do
-    not matter. Raises CorpusError for a file that cannot be read, and for a bad line of a validation or test set.
+    The lengths and words of all corpora are measured as those of the languages of the configuration. Without a
+    tokenizer, no pair is left out because of its number of pieces. Raises CorpusError if a file, not only a line,
+    cannot be read, or at a bad line of a validation or test set.
     """
     splits, begun = splits_of(corpus), time.perf_counter()
     texts = TextFilters.of(filters, corpus, held_out_of(opened))

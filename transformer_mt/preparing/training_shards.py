@@ -1,12 +1,15 @@
 """Writes the training set: the shards of each corpus, and then the list of all shards.
 
-This process reads a corpus once, in blocks. Worker processes filter and encode them (`BlockEncoder`), and this process
-writes the results in the order of the text (`ShardWriter`). So the files are the same for any number of processes.
-Other processes that prepare the same data may make some of the shards: each claims those that it makes.
+How it works. This process reads a corpus once, in blocks of some thousand pairs. Worker processes filter and encode the
+blocks (`BlockEncoder`), and this process writes the results in the order of the text (`ShardWriter`). So the files are
+the same for any number of processes, and only a few blocks for each process are in memory. Other processes that prepare
+the same data may make some of the shards: each shard is claimed by the process that makes it.
 
-The record of a shard has a key: a hash of everything that its content depends on, but not of other corpora. So a rerun
-makes only what is missing, and a further corpus leaves the shards of the others unchanged. Each process compares the
-text of the others' shards with what it reads, because the text may have changed after its digest was computed.
+A shard contains the blocks of half a million pairs. It gets its name when it is complete. Its record has a key: a hash
+of everything that its content depends on, such as the digest of the corpus, the tokenizer and the filters, but not
+other corpora. A rerun keeps the shards with the right keys. So a rerun after a kill makes only the missing shards, and
+if you add a corpus, the shards of the others stay unchanged. Each process compares the text of the others' shards with
+what it reads, because the text may have changed after its digest was computed.
 
 Duplicates depend on several corpora, so they are found afterwards. If there are any, the file `kept.rows` lists the
 pairs that stay. `shards.json`, which names all shards, is written last.

@@ -1,6 +1,8 @@
 """Writes pictures, and has the common part of all commands of pictures.
 
-The same picture always gives the same bytes. matplotlib is an optional package, imported only to draw a picture.
+The same picture always gives the same bytes.
+
+matplotlib is an optional package, and is imported only when a picture is drawn.
 """
 
 import argparse

@@ -88,7 +88,8 @@ class Model:
         """Let a process do a job, or another one if the first dies. If it is cancelled, the process gives the job up.
 
         Raises a UserError for what the asker did wrong; Unavailable if two processes died, if the model cannot be
-        loaded, and after `close`; TimeoutError soon after `job.until`; RuntimeError, with a log, for a mistake of ours.
+        loaded, and after `close`; TimeoutError soon after `job.until`; RuntimeError for a mistake
+        in the program, which the log describes.
         """
         if self._is_closed:
             raise Unavailable("the server is ending: ask again later")
