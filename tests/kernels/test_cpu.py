@@ -6,8 +6,8 @@ import platform
 import pytest
 import torch
 
-from transformer_mt.kernels import matmul
-from transformer_mt.kernels.matmul import best_matmul, set_up_cpu
+from transformer_mt.kernels import device as kernels_device
+from transformer_mt.kernels.device import best_matmul, set_up_cpu
 
 MATMUL = torch.backends.mkldnn.matmul
 
@@ -23,7 +23,7 @@ def process_is_left_as_it_was():
 
 def test_threads_are_as_many_as_asked_for_and_0_leaves_them_but_for_those_without_a_core(monkeypatch):
     for asked, cores, expected in ((2, 1, 2), (0, 3, 2), (0, 2, 2), (0, 1, 1), (0, 2, 1)):
-        monkeypatch.setattr(matmul, "num_cores", lambda number=cores: number)
+        monkeypatch.setattr(kernels_device, "num_cores", lambda number=cores: number)
         set_up_cpu(asked)
         assert torch.get_num_threads() == expected
 
@@ -80,7 +80,7 @@ def test_only_glibc_is_told_to_keep_freed_memory(monkeypatch, library):
 
     monkeypatch.setattr(platform, "libc_ver", lambda: (library, "2.36"))
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Libc)
-    matmul.keep_freed_memory()
+    kernels_device.keep_freed_memory()
     # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, as malloc.h numbers them; both fit an int.
     assert told.keys() == ({-3, -1} if library == "glibc" else set())
     assert all(1 << 30 <= value < 1 << 31 for value in told.values())

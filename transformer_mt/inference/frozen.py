@@ -24,7 +24,8 @@ from torch.nn import functional as F
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import PAD
 from transformer_mt.inference.fast import FASTER_FUNCTIONS
-from transformer_mt.kernels.matmul import Matmul, best_matmul
+from transformer_mt.kernels.device import best_matmul
+from transformer_mt.kernels.matmul import Matmul
 from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Transformer

@@ -1,19 +1,26 @@
-"""The device of a stage, and the precision of its matrix products."""
+"""The device of a stage, the precision of its matrix products, and PyTorch's settings for fast ones on a CPU.
 
+The settings change PyTorch's speed and memory. The results of fp32 products stay exact to fp32.
+"""
+
+import ctypes
 import os
+import platform
 import shutil
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from transformer_mt.base.cores import num_cores, sleep_beside_others
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.base.wording import counted
-from transformer_mt.kernels.matmul import return_freed_memory, set_up_cpu
 
+ONEDNN_REFUSES = "could not create a primitive"  # oneDNN's error message when it gets no memory
 GPU_FILES = ("/dev/nvidia0", "/proc/driver/nvidia/version")  # Linux has them if there is an NVIDIA GPU
 
 
@@ -48,7 +55,7 @@ def choose_device(name: str, precision: str, num_threads: int = 0) -> Device:
 
     The precision `auto` is bf16 on a device that multiplies bf16 faster than fp32, fp16 on an older GPU with tensor
     cores, otherwise fp32. Raises ConfigError.
-    The CPU changes settings of the whole process (`kernels.matmul.set_up_cpu`). A GPU becomes this thread's current
+    The CPU changes settings of the whole process (`set_up_cpu`). A GPU becomes this thread's current
     one, on which Triton's kernels run, and turns cuDNN's attention off for the whole process.
     """
     if name == "auto":
@@ -136,3 +143,68 @@ def on_device(numbers: Sequence[float] | Tensor, device: torch.device) -> Tensor
     """The numbers as a tensor on the device. A GPU copies them after its queued work; the host does not wait."""
     here = torch.as_tensor(numbers)
     return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here.to(device)
+
+
+def set_up_cpu(num_threads: int) -> None:
+    """Set up this whole process for fast fp32 on the CPU; `num_threads` 0 means one thread per core.
+
+    Numbers too small for normal fp32 become 0, freed memory is kept, oneDNN multiplies matrices, and threads that wait
+    sleep while other programs need the cores.
+    """
+    # PyTorch's own number may be lower than that of the cores, as under torchrun.
+    torch.set_num_threads(num_threads or min(torch.get_num_threads(), num_cores()))
+    sleep_beside_others(torch.get_num_threads())
+    torch.set_flush_denormal(True)
+    keep_freed_memory()
+    give_matmul_to_onednn()
+
+
+def keep_freed_memory() -> None:
+    """Let glibc reuse large blocks: otherwise each large tensor is mapped, zeroed and unmapped page by page."""
+    if platform.libc_ver()[0] != "glibc":
+        return
+    mmap_threshold, trim_threshold, gigabyte = -3, -1, 1 << 30
+    libc = ctypes.CDLL(None)
+    libc.mallopt(mmap_threshold, gigabyte)
+    libc.mallopt(trim_threshold, 2 * gigabyte - 1)
+
+
+def return_freed_memory() -> None:
+    """Give the memory that glibc has kept for reuse back to the system."""
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def give_matmul_to_onednn() -> None:
+    """Let oneDNN multiply fp32 matrices if it is exact; on AMD it is twice as fast as MKL.
+
+    PyTorch's only switch for this also allows oneDNN to compute in bf16. Processors without AMX still compute in fp32,
+    but those with AMX do not. So this function measures the error of one product, and decides.
+    """
+    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # the module is replaced at import
+    generator = torch.Generator().manual_seed(0)
+    left = torch.randn(256, 512, generator=generator)
+    right = torch.randn(512, 512, generator=generator)
+    exact = left.double() @ right.double()
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "bf16"
+    if ((left @ right).double() - exact).norm() > 1e-6 * exact.norm():
+        matmul.fp32_precision = before
+
+
+def do_without_onednn() -> None:
+    """Use MKL for matrix products from now on: if oneDNN once had no memory for its code, it never tries again."""
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+
+
+@contextmanager
+def best_matmul(few: bool) -> Iterator[None]:
+    """If `few`, MKL computes in this context: it is twice as fast as oneDNN for few products and for vectors."""
+    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # the module is replaced at import
+    before = matmul.fp32_precision
+    if few:
+        matmul.fp32_precision = "none"
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before

@@ -1,6 +1,4 @@
-"""Settings of PyTorch for fast products on a CPU; frozen linear maps and dropout that are faster than PyTorch's.
-
-The settings change PyTorch's speed and memory. The results of fp32 products stay exact to fp32.
+"""Frozen linear maps and dropout that are faster than PyTorch's.
 
 The linear maps of `Matmul` have weights that no longer change. Each equals F.linear(x, weight, bias), followed by
 F.relu if requested; in int8, up to rounding. Dropout equals PyTorch's except for its random numbers.
@@ -8,87 +6,15 @@ F.relu if requested; in int8, up to rounding. Dropout equals PyTorch's except fo
 N rows  D input width  F output width
 """
 
-import ctypes
 import platform
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-from transformer_mt.base.cores import num_cores, sleep_beside_others
-
-ONEDNN_REFUSES = "could not create a primitive"  # oneDNN's error message when it gets no memory
-
-
-def set_up_cpu(num_threads: int) -> None:
-    """Set up this whole process for fast fp32 on the CPU; `num_threads` 0 means one thread per core.
-
-    Numbers too small for normal fp32 become 0, freed memory is kept, oneDNN multiplies matrices, and threads that wait
-    sleep while other programs need the cores.
-    """
-    # PyTorch's own number may be lower than that of the cores, as under torchrun.
-    torch.set_num_threads(num_threads or min(torch.get_num_threads(), num_cores()))
-    sleep_beside_others(torch.get_num_threads())
-    torch.set_flush_denormal(True)
-    keep_freed_memory()
-    give_matmul_to_onednn()
-
-
-def keep_freed_memory() -> None:
-    """Let glibc reuse large blocks: otherwise each large tensor is mapped, zeroed and unmapped page by page."""
-    if platform.libc_ver()[0] != "glibc":
-        return
-    mmap_threshold, trim_threshold, gigabyte = -3, -1, 1 << 30
-    libc = ctypes.CDLL(None)
-    libc.mallopt(mmap_threshold, gigabyte)
-    libc.mallopt(trim_threshold, 2 * gigabyte - 1)
-
-
-def return_freed_memory() -> None:
-    """Give the memory that glibc has kept for reuse back to the system."""
-    if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def give_matmul_to_onednn() -> None:
-    """Let oneDNN multiply fp32 matrices if it is exact; on AMD it is twice as fast as MKL.
-
-    PyTorch's only switch for this also allows oneDNN to compute in bf16. Processors without AMX still compute in fp32,
-    but those with AMX do not. So this function measures the error of one product, and decides.
-    """
-    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # the module is replaced at import
-    generator = torch.Generator().manual_seed(0)
-    left = torch.randn(256, 512, generator=generator)
-    right = torch.randn(512, 512, generator=generator)
-    exact = left.double() @ right.double()
-    before = matmul.fp32_precision
-    matmul.fp32_precision = "bf16"
-    if ((left @ right).double() - exact).norm() > 1e-6 * exact.norm():
-        matmul.fp32_precision = before
-
-
-def do_without_onednn() -> None:
-    """Use MKL for matrix products from now on: if oneDNN once had no memory for its code, it never tries again."""
-    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
-
-
-@contextmanager
-def best_matmul(few: bool) -> Iterator[None]:
-    """If `few`, MKL computes in this context: it is twice as fast as oneDNN for few products and for vectors."""
-    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # the module is replaced at import
-    before = matmul.fp32_precision
-    if few:
-        matmul.fp32_precision = "none"
-    try:
-        yield
-    finally:
-        matmul.fp32_precision = before
-
 
 Quantization = Literal["none", "int8"]
 INT8_MOST, LEAST_SCALE = 127, 1e-8

@@ -10,8 +10,7 @@ from tqdm import tqdm
 
 from transformer_mt.base.errors import RankError
 from transformer_mt.batches.packing import MicroBatch, PackedBatch
-from transformer_mt.kernels.device import Device
-from transformer_mt.kernels.matmul import ONEDNN_REFUSES, do_without_onednn
+from transformer_mt.kernels.device import ONEDNN_REFUSES, Device, do_without_onednn
 from transformer_mt.training.distributed import is_sharded
 
 ALIKE = 0.9  # of the size of a micro-batch that failed: larger ones are split, as a split costs less than a failure
