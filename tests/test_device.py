@@ -96,7 +96,7 @@ def test_products_have_the_precision_and_weights_are_fp32(precision, dtype):
 
 
 def test_threads_are_as_many_as_asked_for_and_0_leaves_them(monkeypatch):
-    monkeypatch.setattr("transformer_mt.kernels.matmul.num_cores", lambda: 2)
+    monkeypatch.setattr("transformer_mt.kernels.device.num_cores", lambda: 2)
     assert "CPU, 1 thread, " in choose_device("cpu", "auto", num_threads=1).description
     assert "CPU, 2 threads, " in choose_device("cpu", "auto", num_threads=2).description
     assert torch.get_num_threads() == 2
