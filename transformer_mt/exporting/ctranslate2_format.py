@@ -12,8 +12,7 @@ from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
 from ctranslate2.specs.common_spec import Activation, LayerNormSpec, LinearSpec
 from ctranslate2.specs.transformer_spec import FeedForwardSpec, TransformerSpec
 
-from transformer_mt.base.language_names import NAMES
-from transformer_mt.base.languages import BOS, EOS, UNK, short_code
+from transformer_mt.base.languages import BOS, EOS, NAMES, UNK, short_code
 from transformer_mt.decoding.ctranslate2_engine import search_options
 from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, Trained
 from transformer_mt.models.attention_weights import index_of

@@ -71,21 +71,7 @@ def one_update(
     counts = torch.tensor([[batch.num_labels, batch.num_positions] for batch in batches]).sum(0)
     num_labels, num_positions = ranks.sum(counts).tolist()
     numbers = learner.room.fit(
-        batches,
-        lambda parts: update(
-            learner.loss,
-            parts,
-            learner.optimizer,
-            learner.loss.scaler,
-            rate,
-            num_labels=num_labels,
-            clip_norm=settings.clip_norm,
-            seeds=(settings.seed, step),
-            ranks=ranks,
-            message_precision=settings.message_precision,
-        ),
-        learner.loss,
-        learner.device,
+        batches, lambda parts: update(learner, parts, rate, step, num_labels, settings, ranks), learner.loss
     )
     learner.average.update(step)
     pairs = torch.cat([batch.pairs_B for batch in batches])
