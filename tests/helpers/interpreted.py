@@ -52,12 +52,12 @@ residual_norm.PROGRAMS = gradients.PROGRAMS = 3  # so that each has several tile
 def attention(query_NHK, key_MHK, value_MHK, *others):
     *segments, gradient_NHK = others
     inputs = [x.requires_grad_() for x in (query_NHK, key_MHK, value_MHK)]
-    mixed_NHK = short_attention(*inputs, Segments(*segments))
+    mixed_NHK, _ = short_attention(*inputs, *segments)
     results = [mixed_NHK.detach(), *torch.autograd.grad(mixed_NHK, inputs, gradient_NHK)]
-    query_offsets, key_offsets, *_ = segments
+    query_offsets, key_offsets, max_queries, _, *sees = segments
     if query_offsets.equal(key_offsets):
         rows_N3HK = torch.stack(inputs, dim=1).detach().requires_grad_()
-        mixed_NHK = short_self_attention(rows_N3HK, Segments(*segments))
+        mixed_NHK, _ = short_self_attention(rows_N3HK, query_offsets, max_queries, *sees)
         (gradient_N3HK,) = torch.autograd.grad(mixed_NHK, rows_N3HK, gradient_NHK)
         results += [mixed_NHK.detach(), *gradient_N3HK.unbind(1)]
     return results
