@@ -70,11 +70,11 @@ def norm(x_ND, sublayer_ND, sublayer_bias_D, weight_D, bias_D, dropout, seed, nu
     return [*(x.detach() for x in outputs), *gradients]
 
 
-def layers(lengths, width):
+def layers(lengths, width, settings=None):
     """The output of an encoder of packed words, and all gradients: by the kernel, and without it."""
     torch.manual_seed(1)
     sizes = {"encoder_layers": 2, "decoder_layers": 1, "d_model": width, "num_heads": 2, "ffn_dim": 32, "dropout": 0.0}
-    model = fast.build_model(TransformerConfig(**sizes), 11, 11).train()
+    model = fast.build_model(TransformerConfig(**sizes, **settings or {}), 11, 11).train()
     offsets = torch.tensor([0, *lengths]).cumsum(0).int()
     see = Segments(offsets, offsets, max(lengths), max(lengths), causal=False)
     x_ND, sent_back_ND = torch.randn(2, sum(lengths), width)
