@@ -15,7 +15,7 @@ from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import KEPT, REASONS, TextFilters
 from transformer_mt.corpora.opening import sample_of
 from transformer_mt.evaluation.metrics import check_tokeniser, check_words, tokenised_warning
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.marian import as_model_dir
 from transformer_mt.preparing import fill_data_dir
 from transformer_mt.preparing.measured_text import TextMeasures, measure, table
 from transformer_mt.preparing.prepared import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Self, assert_never
 from transformer_mt.base.errors import CheckpointError, TranslationError
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.decoding.line_parts import NO_TAGS, Tags
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.marian import as_model_dir
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.section import Kernels

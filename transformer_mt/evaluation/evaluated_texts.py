@@ -10,7 +10,7 @@ from transformer_mt.base.wording import counted
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation.metrics import check_aligned
 from transformer_mt.evaluation.scores_json import AlsoInTraining
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.marian import as_model_dir
 from transformer_mt.preparing.prepared import VALIDATION_TEXT, check_data, data_digests, files_of, read_prepared
 from transformer_mt.text.tokenizer import Tokenizer
 

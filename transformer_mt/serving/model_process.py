@@ -26,7 +26,7 @@ from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.base.system import HANGUP, end_with, without_interrupts
 from transformer_mt.decoding.loading import EngineOptions
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.marian import as_model_dir
 from transformer_mt.serving.jobs import Answer, Job, answer
 from transformer_mt.serving.json_log import JsonLines
 from transformer_mt.settings.reading import load_config

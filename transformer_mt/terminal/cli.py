@@ -18,7 +18,7 @@ from transformer_mt.base import remote
 from transformer_mt.base.errors import ConfigError, UserError
 from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import cut
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.marian import as_model_dir
 
 if TYPE_CHECKING:
     from transformer_mt.decoding.loading import EngineOptions

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.base.system import flush_to_disk, link_directory
 from transformer_mt.batches.loader import Position
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.marian import as_model_dir
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.reading import other_meaning_than
 from transformer_mt.settings.training_settings import TrainingConfig
