@@ -219,20 +219,29 @@ def test_a_signal_during_the_start_of_workers_is_not_lost(when, name, tmp_path):
     assert (parent.out.read_text(), parent.err.read_text()) == ("interrupted\n", "")
 
 
-def test_nobody_waits_for_the_rest_of_a_result_of_a_killed_worker():
-    """The thread that reads results is busy with the first while a worker has written a part of the second."""
-    workers, is_read, goes_on = Workers(lambda task: bytes(1 << task), 2), threading.Event(), threading.Event()
-    workers._submit(0).add_done_callback(lambda _: is_read.set() or goes_on.wait(60))
-    assert is_read.wait(60)
-    workers._submit(22)
-    assert workers._executor._result_queue._reader.poll(60)
-    time.sleep(0.5)  # the pipe is full now
-    closing = threading.Thread(target=workers.close, daemon=True)
-    closing.start()
-    time.sleep(0.5)  # the workers are dead now
-    goes_on.set()
-    closing.join(60)
-    assert not closing.is_alive()
+# The thread that reads results is busy with the first while a worker has written a part of the second.
+HALF_A_RESULT = """
+import os, threading, time
+from transformer_mt.base.worker_pool import Workers
+
+def work(task):
+    time.sleep(task / 10)
+    return bytes(1 << task)
+
+workers, is_read, goes_on = Workers(work, 2), threading.Event(), threading.Event()
+workers._submit(0).add_done_callback(lambda _: is_read.set() or goes_on.wait())
+workers._submit(22)
+assert is_read.wait(60)
+assert workers._executor._result_queue._reader.poll(60)
+time.sleep(0.5)  # the pipe is full now
+threading.Timer(0.5, goes_on.set).start()  # when the workers are dead
+workers.close()
+os._exit(0)
+"""
+
+
+def test_nobody_waits_for_the_rest_of_a_result_of_a_killed_worker(tmp_path):
+    assert ended(start(tmp_path, "parent", "-c", HALF_A_RESULT), within=60) == [0]
 
 
 def test_workers_go_with_their_parent_even_if_it_is_killed(tmp_path):
