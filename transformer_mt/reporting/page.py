@@ -16,7 +16,13 @@ from markupsafe import Markup, escape
 
 from transformer_mt.base.errors import CheckpointError, EvaluationError, UserError
 from transformer_mt.base.wording import counted, duration
-from transformer_mt.evaluation.comparing import ComparedTest, comparison, read_translations
+from transformer_mt.evaluation.comparing import (
+    Translated,
+    compared_test,
+    comparison,
+    read_translations,
+    spread,
+)
 from transformer_mt.evaluation.evaluated_texts import TestSet, model_in, read_test_sets, results_dir
 from transformer_mt.evaluation.scores_json import Results, read_scores
 from transformer_mt.reporting import charts
@@ -193,8 +199,13 @@ def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
     report.samples = [_sample(text, translations, line) for line in lines]
     report.worst = _worst(report.scored, text, translations)
     if len(translations) > 1:
-        _, language = runs[0].config.corpus.languages_of_test(name)
-        test = ComparedTest(name, text.references, list(translations.items()), language)
+        by_name = {run.name: run for run in runs}
+        found = [
+            Translated(each, by_name[each].config, by_name[each].results[name], lines)
+            for each, lines in translations.items()
+        ]
+        test = compared_test(name, text.references, found)
+        notes["scores"] += test.notes
         with left_out(notes["scores"], "The paired tests are left out: "):
             report.comparison = comparison(test, ("bleu", "chrf"))
     return report
@@ -238,7 +249,7 @@ def page_of(paths: Sequence[Path]) -> str:
     runs = open_runs(paths, notes)
     tests = gather_tests(runs, notes)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"duration": duration, "number": number, "with_code": with_code}
+    environment.filters |= {"duration": duration, "number": number, "spread": spread, "with_code": with_code}
     style, template = ((files(__package__) / name).read_text("utf-8") for name in ("style.css", "template.html"))
     numbers = {run.name: number for number, run in enumerate(runs)}
     return environment.from_string(template).render(
