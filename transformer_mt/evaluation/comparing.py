@@ -54,7 +54,7 @@ class ComparedTest:
 
     name: str
     references: Sequence[Sequence[str]]
-    systems: Sequence[tuple[str, Sequence[Sequence[str]]]]
+    systems: Sequence[tuple[str, list[list[str]]]]
     """Names and translations: of each seed a text."""
     target_language: str = ""
     notes: list[str] = field(default_factory=list)
@@ -62,8 +62,7 @@ class ComparedTest:
 
     def is_same(self, number: int) -> bool:
         """Whether a system has the same translations as the baseline."""
-        ours, theirs = ([[*text] for text in self.systems[at][1]] for at in (0, number))
-        return ours == theirs
+        return self.systems[number][1] == self.systems[0][1]
 
 
 @dataclass(frozen=True)
@@ -91,9 +90,9 @@ class MetricTable:
 
 def compare(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> list[MetricTable]:
     """Compare each system with the first one by each metric. Raises EvaluationError if a metric cannot be computed."""
-    runs = [(name, text) for name, texts in test.systems for text in texts]
-    names = [*(name for name, _ in runs), *(f"reference {at + 1}" for at in range(len(test.references)))]
-    texts = [*(text for _, text in runs), *test.references]
+    names = [name for name, texts in test.systems for _ in texts]
+    names += [f"reference {number}" for number in range(1, len(test.references) + 1)]
+    texts = [*(text for _, of_seeds in test.systems for text in of_seeds), *test.references]
     check_aligned(texts, names)
     check_words(texts, names)
     return [_by_metric(test, ALL_METRICS[name](test.target_language)) for name in metrics]
@@ -170,7 +169,6 @@ def conclusion(metric: str, baseline: Compared, system: Compared) -> str:
 @dataclass(frozen=True)
 class _Run:
     name: str
-    model: Path
     config: Config
     scored: dict[str, TestSetScores]
 
@@ -182,7 +180,7 @@ class Translated:
     run: str
     config: Config
     scored: TestSetScores | None
-    lines: Sequence[str]
+    lines: list[str]
 
     @property
     def setting(self) -> str:
@@ -253,32 +251,28 @@ def _read(path: Path) -> _Run:
         raise EvaluationError(
             f"{path}: is neither a run with a model, nor a model, nor a file of translations; give one of these"
         )
-    return _Run(str(path), model, load_config(model / "config.yaml"), read_scores(results_dir(model) / "scores.json"))
+    return _Run(str(path), load_config(model / "config.yaml"), read_scores(results_dir(model) / "scores.json"))
 
 
 def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> ComparedTest:
-    first, first_text = runs[0], texts[0]
-    translated, notes = [], []
+    first, first_text, found = runs[0], texts[0], list[Translated]()
     for run, text in zip(runs, texts, strict=True):
         if text.references != first_text.references:
             raise EvaluationError(
                 f"{first.name} and {run.name} have different references for the test set {name}, so their scores "
                 "cannot be compared: prepare both with the same test set, or compare files of translations"
             )
-        scored = run.scored.get(name)
-        lines = read_translations(run.name, run.model, name, text, scored)
-        translated.append(Translated(run.name, run.config, scored, lines))
-        notes += _notes(name, first, run)
-    test = compared_test(name, first_text.references, translated)
-    return replace(test, notes=notes + test.notes)
+        found.append(read_translations(run.name, run.config, name, text, run.scored.get(name)))
+    test = compared_test(name, first_text.references, found)
+    return replace(test, notes=[note for each in found for note in _notes(found[0], each)] + test.notes)
 
 
-def read_translations(run: str, model: Path, name: str, text: TestSet, scored: TestSetScores | None) -> list[str]:
-    """Return the translations of a test set that `evaluate` wrote for a model; `run` is its name in messages.
+def read_translations(run: str, config: Config, name: str, text: TestSet, scored: TestSetScores | None) -> Translated:
+    """Return the translations of a test set that `evaluate` wrote for a run or a model.
 
     Raises EvaluationError if there are none, or if they or the test set have changed since `scored` was computed.
     """
-    file = hypotheses_file(model, name)
+    file = hypotheses_file(model_in(Path(run)), name)
     again = f"python -m transformer_mt.evaluate {run} --test {name}"
     if not file.is_file():  # true also for a pipe: reading it might never end
         raise EvaluationError(f"{file}: is missing. Translate the test set first: {again}")
@@ -288,24 +282,24 @@ def read_translations(run: str, model: Path, name: str, text: TestSet, scored: T
             f"{file}: these translations or the sentences of the test set have changed since scores.json in the same "
             f"directory was written. Translate the test set again: {again}; or compare files of translations"
         )
-    return lines
+    return Translated(run, config, scored, lines)
 
 
-def _notes(name: str, first: _Run, run: _Run) -> list[str]:
+def _notes(first: Translated, other: Translated) -> list[str]:
     """Return lines for the user if the translations of a run are outdated, or used other settings than the first."""
-    notes, ours, theirs = [], first.scored.get(name), run.scored.get(name)
-    if theirs and theirs.model_sha256 not in (None, weights_sha256(run.model)):
+    notes, ours, theirs = [], first.scored, other.scored
+    if theirs and theirs.model_sha256 not in (None, weights_sha256(model_in(Path(other.run)))):
         notes.append(
-            f"warning: {run.name}: the translations are from an earlier model ({theirs.made_of or 'other weights'}): "
-            f"run `python -m transformer_mt.evaluate {run.name}` again"
+            f"warning: {other.run}: the translations are from an earlier model ({theirs.made_of or 'other weights'}): "
+            f"run `python -m transformer_mt.evaluate {other.run}` again"
         )
     if ours and theirs and ours.decoding and theirs.decoding and ours.decoding != theirs.decoding:
         changed = [
-            f"{key}: {value} in {first.name}, {getattr(theirs.decoding, key)}"
+            f"{key}: {value} in {first.run}, {getattr(theirs.decoding, key)}"
             for key, value in ours.decoding
             if value != getattr(theirs.decoding, key)
         ]
-        notes.append(f"note: {run.name} was decoded with other settings than {first.name}: {'; '.join(changed)}")
+        notes.append(f"note: {other.run} was decoded with other settings than {first.run}: {'; '.join(changed)}")
     return notes
 
 
