@@ -189,10 +189,16 @@ def test_a_number_that_is_infinite_for_a_computer(server):
     assert "is not a number" in error_of(response, 400)
 
 
+def test_the_description_is_also_where_libretranslate_has_it(server):
+    document = server.get("/spec").json()
+    assert document == server.get("/openapi.json").json()
+    assert {"/translate", "/detect", "/languages", "/frontend/settings"} <= document["paths"].keys()
+
+
 def test_wrong_methods_and_routes(server):
     for path in ("/detect", "/translate", "/v1/translate", "/translate_file"):
         assert error_of(server.get(path), 405) == "Method Not Allowed"
-    for path in ("/languages", "/health", "/v1/models"):
+    for path in ("/languages", "/health", "/spec", "/v1/models"):
         assert error_of(server.post(path, data={}), 405) == "Method Not Allowed"
     assert error_of(server.get("/nothing/here"), 404) == "Not Found"
     assert "disabled" in error_of(server.post("/suggest", data={"q": "x", "s": "y"}), 403)

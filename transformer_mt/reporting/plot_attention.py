@@ -65,15 +65,10 @@ def _weights(arguments: argparse.Namespace) -> tuple[PairAttention, DecodingConf
 
 def _attention_arguments(parser: argparse.ArgumentParser) -> None:
     _model_arguments(parser)
-    parser.add_argument(
-        "--attention", choices=["cross", "encoder", "decoder"], default="cross", help="which attention (default: cross)"
-    )
-    parser.add_argument(
-        "--layer",
-        metavar="N[,N...]|all",
-        type=_layers,
-        help="layers; 1 is the lowest, 0 is the one before the last (default: alignment_layer)",
-    )
+    kinds = ["cross", "encoder", "decoder"]
+    parser.add_argument("--attention", choices=kinds, default="cross", help="which attention (default: cross)")
+    about = "layers; 1 is the lowest, 0 is the one before the last (default: alignment_layer)"
+    parser.add_argument("--layer", metavar="N[,N...]|all", type=_layers, help=about)
     parser.add_argument("--heads", action="store_true", help="draw a map for each head, not their mean")
 
 
@@ -228,16 +223,11 @@ The command prints the three words with the largest weights, in the mean of the 
 
 def _self_attention_arguments(parser: argparse.ArgumentParser) -> None:
     _model_arguments(parser)
-    parser.add_argument(
-        "--word",
-        metavar="WORD",
-        required=True,
-        help="the word; if it occurs several times, the first; WORD:2 is the second",
-    )
+    about = "the word; if it occurs several times, the first; WORD:2 is the second"
+    parser.add_argument("--word", metavar="WORD", required=True, help=about)
     parser.add_argument("--side", choices=["encoder", "decoder"], default="encoder", help="(default: encoder)")
-    parser.add_argument(
-        "--layer", metavar="N", type=int, default=0, help="1 is the lowest, 0 is the one before the last (default: 0)"
-    )
+    about = "1 is the lowest, 0 is the one before the last (default: 0)"
+    parser.add_argument("--layer", metavar="N", type=int, default=0, help=about)
     parser.add_argument("--heads", action="store_true", help="draw each head in its own colour, not their mean")
 
 

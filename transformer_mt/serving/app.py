@@ -43,7 +43,7 @@ def application(service: Service, cors: Sequence[str] = ()) -> Gate:
         *LibreTranslate(service).routes(),
         *V1(service).routes(),
         Route("/metrics", metrics),
-        Route("/openapi.json", description),
+        *(Route(path, description) for path in ("/openapi.json", "/spec")),  # LibreTranslate has it at /spec
     ]
     allowed = Middleware(
         CORSMiddleware,

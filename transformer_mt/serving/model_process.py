@@ -233,11 +233,7 @@ class _Process:
     """A process that holds the model, and the jobs that it has not yet answered."""
 
     def __init__(
-        self,
-        directories: list[Path],
-        options: EngineOptions,
-        overrides: list[str],
-        died: "Callable[[_Process], None]",
+        self, directories: list[Path], options: EngineOptions, overrides: list[str], died: "Callable[[_Process], None]"
     ) -> None:
         """`died` is called when it dies without having been asked to end."""
         self.directory, context = directories[0], multiprocessing.get_context("spawn")

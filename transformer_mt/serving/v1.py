@@ -94,10 +94,7 @@ class V1:
         self.service = service
 
     def routes(self) -> list[Route]:
-        return [
-            Route("/v1/translate", self.translate, methods=["POST"]),
-            Route("/v1/models", self.models),
-        ]
+        return [Route("/v1/translate", self.translate, methods=["POST"]), Route("/v1/models", self.models)]
 
     async def models(self, request: Request) -> Response:
         pairs = self.service.pairs.items()
