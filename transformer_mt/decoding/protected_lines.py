@@ -26,9 +26,9 @@ def translate_protected(
 ) -> list[list[Translation]]:
     """Translate lines so that the translation of each has the line's protected texts, each exactly once.
 
-    The model copies pieces that stand for these texts. If it has no such pieces, or not enough, or if no translation
-    has them all, the texts between the protected ones are translated separately; if the line has a prefix, the line is
-    translated without protection instead.
+    The model copies pieces that stand for these texts. If it has no such pieces, or not enough, it translates the line
+    as it is. If no translation has them all, the texts between the protected ones are translated separately; if the
+    line has a prefix, the line is translated without protection instead.
     """
     cut = [_Line.of(*each, protection, cutter) for each in zip(lines, prefixes, strict=True)]
     whole = [each.hidden_line if each.is_protected else (each.line, each.prefix) for each in cut]
@@ -66,16 +66,18 @@ class _Line:
     hidden: Hidden | None
     spaced: tuple[bool, bool]
     """Whether the source and the target language have spaces between words."""
+    protection: Protection
 
     @classmethod
     def of(cls, line: str, prefix: str, protection: Protection, cutter: LineCutter) -> "_Line":
         tag, text = cutter.tags.parted(line)
-        parts = protection.cut(text)
+        is_whole = not prefix.strip() and protection.is_wordless(text)
+        parts = [text] if is_whole else protection.cut(text)
         source, target = cutter.tags.languages.get(tag, cutter.languages)
         hidden = protection.hidden(parts) if any(map(_WORD.search, parts[::2])) else None
         targets = list(map(protection.target, parts[1::2]))
         spaced = has_spaces(source), has_spaces(target)
-        return cls(line, prefix, line.removesuffix(text), parts, targets, hidden, spaced)
+        return cls(line, prefix, line.removesuffix(text), parts, targets, hidden, spaced, protection)
 
     @property
     def is_protected(self) -> bool:
@@ -83,16 +85,18 @@ class _Line:
 
     @property
     def hidden_line(self) -> tuple[str, str]:
-        """The line and its prefix with pieces for the protected texts; empty if there are no such pieces."""
+        """The line and its prefix, with pieces for the protected texts if there are such pieces."""
         if self.hidden is None:
-            return "", ""
+            return self.line, self.prefix
         return self.tag + self.hidden.text, self.hidden.hide(self.prefix)
 
     def restored(self, found: Translation) -> Translation | None:
-        """Put the protected texts back into a translation; None if it lacks one of their pieces."""
+        """Put the protected texts back into a translation; None if it lacks one of them, or of their pieces."""
         if not self.is_protected:
-            return replace(found, text=without_pieces(found.text))
-        if self.hidden is None or (text := self.hidden.restored(found.text)) is None:
+            return replace(found, text=without_pieces(found.text)) if found.num_parts else found
+        if self.hidden is None:
+            return found if self.prefix.strip() or self.protection.keeps(self.parts, found.text) else None
+        if (text := self.hidden.restored(found.text)) is None:
             return None
         if found.alignment is None:
             return replace(found, text=text)

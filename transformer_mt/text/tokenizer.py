@@ -7,7 +7,7 @@ import struct
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -196,6 +196,11 @@ class Tokenizer:
     @property
     def target_vocab_size(self) -> int:
         return self.target.get_piece_size()
+
+    @cached_property
+    def source_symbols(self) -> frozenset[str]:
+        """The texts that the source side knows as pieces, such as <name>."""
+        return frozenset(user_symbols(self.source))
 
     @property
     def digest(self) -> str:
