@@ -17,7 +17,7 @@ from transformer_mt.base.wording import LineProgress
 from transformer_mt.corpora.text_files import is_compressed
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.documents.document import DocumentForm, form_of
+from transformer_mt.documents.document import ENDINGS, DocumentForm
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli, line_input
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Translate standard input or a file, line by line."""
     arguments = _parser().parse_intermixed_args(argv)
     cli.check_settings(arguments.overrides, "beam_size=5", "To translate a file, write --input {}")
-    _choose_form(arguments)
+    arguments.format = arguments.format or _form_by_ending(arguments)
     _check_output(arguments)
     if arguments.format == "text" and is_file_to_file(arguments):
         with cli.sigterm_raised():
@@ -96,24 +96,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _choose_form(arguments: argparse.Namespace) -> None:
-    """Without --format, take the form from the ending of the input, and say so; it is text if no ending says more."""
-    if arguments.format is not None:
-        return
+def _form_by_ending(arguments: argparse.Namespace) -> str:
+    """The form of the input by the ending of its name, which this function says; text if no ending means another."""
     name = PurePath(arguments.input.name if arguments.input else "")
-    form = form_of(name.stem if is_compressed(name) else name.name)
-    arguments.format = form or "text"
+    form = ENDINGS.get(PurePath(name.stem if is_compressed(name) else name).suffix.lower())
     if form and not arguments.quiet:
-        print(
-            f"{arguments.input}: its ending means --format {form}; to translate its lines, give --format text",
-            file=sys.stderr,
-        )
+        note = f"{arguments.input}: its ending means --format {form}; to translate its lines, give --format text"
+        print(note, file=sys.stderr)
+    return form or "text"
 
 
 def _translate_document(arguments: argparse.Namespace) -> int:
     """Translate a complete document. Raises TranslationError for options that are about lines."""
     decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
-    given = [name for name in ("json", "scores", "alignment", "prefix") if getattr(arguments, name)]
+    given = [name for name in ("json", "scores", "alignment", "prefix", "terms") if getattr(arguments, name)]
     if given or decoding.n_best > 1:
         option = f"--{given[0]}" if given else f"n_best={decoding.n_best}"
         raise TranslationError(
@@ -126,13 +122,7 @@ def _translate_document(arguments: argparse.Namespace) -> int:
     pairs, begun = list[tuple[str, Translation]](), time.perf_counter()
     with LineProgress(None, unit="texts", is_wanted=not arguments.quiet) as progress:
         translated = translator.translate_document(
-            text,
-            arguments.format,
-            decoding,
-            tag=arguments.tag,
-            progress=progress.more,
-            done=pairs.extend,
-            terms=arguments.terms and Terms.load(arguments.terms),
+            text, arguments.format, decoding, tag=arguments.tag, progress=progress.more, done=pairs.extend
         )
     summary = TranslationSummary(seconds=time.perf_counter() - begun)
     with _opened(arguments.output) as output:

@@ -45,20 +45,16 @@ def doubts(source: str, translation: str, reference: str | None = None) -> list[
         found.append("untranslated")
     if _is_repeated(source, translation, reference):
         found.append("repeated")
-    if not any(same_numbers(text, translation) for text in (source, reference) if text is not None):
+    right = [text for text in (source, reference) if text is not None]
+    if not any(same_numbers(text, translation) for text in right):
         found.append("numbers")
-    if not any(same_placeholders(text, translation) for text in (source, reference) if text is not None):
+    if placeholders(translation) not in map(placeholders, right):
         found.append("placeholders")
     return found
 
 
-def same_placeholders(one: str, other: str) -> bool:
-    """Whether two texts have the same placeholders; those without a name or number also in the same order."""
-    return _placeholders(one) == _placeholders(other)
-
-
-def _placeholders(text: str) -> list[str]:
-    """Return the placeholders of a text, sorted, but those without a name or number come first, in their order."""
+def placeholders(text: str) -> list[str]:
+    """Return the placeholders of a text: first those without a name or number, in their order, then all others."""
     found = _PLACEHOLDER.findall(text) if _SIGN.search(text) else []
     return sorted(found, key=lambda one: "" if re.fullmatch(_FIELD, one) and "$" not in one else one)
 

@@ -25,11 +25,6 @@ def split_units(text: str, spaced: bool) -> list[str]:
     return text.split() if spaced else list("".join(text.split()))
 
 
-def unit_numbers(text: str, spaced: bool) -> list[int]:
-    """Return for each character that is no space the number of its unit in `split_units`, from 0."""
-    return [number for number, unit in enumerate(split_units(text, spaced)) for _ in unit]
-
-
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """The ids of the four special pieces of each vocabulary."""
 

@@ -10,10 +10,11 @@ from itertools import accumulate, pairwise
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import EOS, KEEP, UNK, has_spaces, short_code, split_units
-from transformer_mt.decoding.engine import Sentence
+from transformer_mt.decoding.engine import Sentence, Wanted
+from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.word_pieces import CONTINUES, WORD, units_of
 from transformer_mt.settings.corpus_settings import CorpusConfig
-from transformer_mt.settings.search_settings import SplitSentences
+from transformer_mt.settings.search_settings import DecodingConfig, SplitSentences
 from transformer_mt.text.protection import knows_pieces
 from transformer_mt.text.sentences import MARKS, WIDE_MARKS, split_sentences, writes_ordinals_with_stops
 from transformer_mt.text.terms import NO_SPACES, Terms
@@ -215,7 +216,8 @@ class LineCutter:
             for (text, ids, space), first_unit in zip(sentences, first_units, strict=True):
                 sentence = Sentence(ids, [] if parts else prefix, number)
                 space = space_between(space, languages[1])
-                kept = "" if sentence.prefix or not is_wordless(text) else _in_a_line(text)
+                kept = text if not sentence.prefix and is_wordless(text) else ""
+                kept = clean(kept) if _NOT_IN_A_LINE.search(kept) else kept
                 part = Part(line, sentence, first_unit, space, len(tag_ids), languages, frames[line], kept)
                 parts += [part] if kept or len(tag_ids) + len(ids) <= self.max_positions else self._cut(part)
             # Parts with different numbers draw different random numbers; part 0 keeps the number of its line.
@@ -237,6 +239,17 @@ class LineCutter:
         shift = part.first_unit + (of_tag[-1].stop if of_tag else 0)
         rest = units_of(pieces[part.num_tag_pieces :], spaced)
         return [*of_tag, *(range(units.start + shift, units.stop + shift) for units in rest)]
+
+    def as_it_is(self, part: Part, decoding: DecodingConfig, wanted: Wanted) -> Translation:
+        """The translation of a part that has nothing to translate: its text, each word aligned with itself."""
+        pairs = None
+        if wanted.alignment:
+            first = self.source_units(part)[part.num_tag_pieces].start
+            units = (split_units(part.kept, has_spaces(language)) for language in part.languages)
+            of_letters = ([number for number, unit in enumerate(each) for _ in unit] for each in units)
+            pairs = sorted({(first + source, target) for source, target in zip(*of_letters, strict=True)})
+        # With mbr_candidates, the score is in percent, and all candidates would be equal.
+        return Translation(part.kept, 100.0 * (decoding.mbr_candidates > 0), 0.0, [], pairs, num_parts=0)
 
     @cached_property
     def _kept(self) -> dict[int, int]:
@@ -323,10 +336,8 @@ class LineCutter:
         sentences = [_joined(sentences[:num_begun]), *sentences[num_begun:]]
         if len(sentences) == 1:
             return [(line, source, "")]
-        texts = [text for text, _ in sentences]
-        found = zip(
-            texts, self.tokenizer.encode_source(texts), ["", *(space for _, space in sentences[:-1])], strict=True
-        )
+        texts, spaces = zip(*sentences, strict=True)
+        found = zip(texts, self.tokenizer.encode_source(texts), ["", *spaces[:-1]], strict=True)
         return [(text, pieces, space) for text, pieces, space in found if pieces != [EOS]]
 
     def _as_in_training(self, sentences: list[tuple[str, str]], num_pieces: int) -> list[tuple[str, str]]:
@@ -368,11 +379,6 @@ def space_between(space: str, target_language: str) -> str:
 def in_one_line(space: str) -> str:
     """The white space around a line's text, without what could end a line, such as a line feed."""
     return "".join(sign for sign in space if sign == "\t" or unicodedata.category(sign) == "Zs")
-
-
-def _in_a_line(text: str) -> str:
-    """The text as it is but, if a line cannot have all its characters, as `clean` writes it."""
-    return clean(text) if _NOT_IN_A_LINE.search(text) else text
 
 
 def _joined(sentences: list[tuple[str, str]]) -> tuple[str, str]:

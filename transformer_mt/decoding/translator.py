@@ -10,7 +10,7 @@ from itertools import count, groupby, islice
 from typing import TYPE_CHECKING, Self
 
 from transformer_mt.base.errors import NotFiniteError, TranslationError
-from transformer_mt.base.languages import BOS, has_spaces, split_units, unit_numbers
+from transformer_mt.base.languages import BOS, has_spaces, split_units
 from transformer_mt.decoding.engine import Engine, Sentence, Wanted
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.line_parts import NO_TAGS, LineCutter, Part, Tags
@@ -180,20 +180,17 @@ class Translator(ModelOfText):
                 "sampling=false, or translate an export with the engine ctranslate2"
             )
         protection = replace(
-            self._protection,
-            pattern=decoding.protect_pattern,
-            terms=terms,
-            only_terms=decoding.protect == "never",
-            keeps_wordless=decoding.keep_wordless,
+            self._protection, pattern=decoding.protect_pattern, terms=terms, only_terms=decoding.protect == "never"
         )
-        translate = partial(self._translated, decoding=decoding, terms=searched, is_wordless=protection.is_wordless)
+        is_wordless = protection.is_wordless if decoding.keep_wordless else lambda _: False
+        translate = partial(self._translated, decoding=decoding, terms=searched, is_wordless=is_wordless)
         is_expected = self._protection.has_pieces or decoding.protect_pattern is not None
         protects = decoding.protect == "always" or (decoding.protect == "auto" and is_expected)
         if not protects and not hidden:
             return translate(lines, prefixes or [], numbers, wanted)
         protection = replace(protection, terms=hidden, only_terms=not protects)
         return translate_protected(
-            lines, prefixes or [""] * len(lines), numbers, wanted, protection, self.cutter, translate
+            lines, prefixes or [""] * len(lines), numbers, wanted, protection, is_wordless, self.cutter, translate
         )
 
     def translate_document(
@@ -206,7 +203,6 @@ class Translator(ModelOfText):
         progress: Callable[[float], None] | None = None,
         at_once: int | None = None,
         done: Callable[[list[tuple[str, Translation]]], None] | None = None,
-        terms: Terms | None = None,
     ) -> str:
         """Translate the text of a document, or of a part of a page, and keep all else in it: see docs/real_text.md.
 
@@ -223,7 +219,7 @@ class Translator(ModelOfText):
 
         def translate(texts: list[str]) -> list[tuple[str, list[tuple[int, int]]]]:
             lines, step = [tagged(tag, text) for text in texts], at_once or max(1, len(texts))
-            find = partial(self.translations, alignment=True, scores=False, progress=progress, terms=terms)
+            find = partial(self.translations, alignment=True, scores=False, progress=progress)
             slices = [lines[start : start + step] for start in range(0, len(lines), step)]
             found = [best for each in slices for best, *_ in find(each, decoding)]
             if done is not None:
@@ -320,7 +316,9 @@ class Translator(ModelOfText):
 
     def _search(self, parts: Sequence[Part], decoding: DecodingConfig, wanted: Wanted) -> list[list[Translation]]:
         """The translations of each part; none if the model computed numbers that are not finite."""
-        found = [[self._as_it_is(part, decoding, wanted)] * decoding.n_best if part.kept else [] for part in parts]
+        found = [
+            [self.cutter.as_it_is(part, decoding, wanted)] * decoding.n_best if part.kept else [] for part in parts
+        ]
         asked = [number for number, part in enumerate(parts) if part.is_asked]
         sentences = [parts[number].sentence for number in asked]
         search = decoding.of_candidates
@@ -332,21 +330,10 @@ class Translator(ModelOfText):
                 for number, hypotheses in zip((asked[n] for n in numbers), hypotheses_of, strict=True):
                     translations = [self._translation(h, parts[number], decoding) for h in hypotheses]
                     best = least_risk(translations, decoding) if decoding.mbr_candidates else translations
-                    of_marks = [each for each in best if not (parts[number].kept and any(map(str.isalnum, each.text)))]
-                    found[number] = of_marks or found[number]
+                    # What is only punctuation gets no words.
+                    right = [each for each in best if not (parts[number].kept and any(map(str.isalnum, each.text)))]
+                    found[number] = right or found[number]
         return found
-
-    def _as_it_is(self, part: Part, decoding: DecodingConfig, wanted: Wanted) -> Translation:
-        """The translation of a part that has nothing to translate: its text, each word aligned with itself."""
-        text, pairs = part.kept, None
-        if wanted.alignment:
-            first = self.cutter.source_units(part)[part.num_tag_pieces].start
-            sources, targets = (unit_numbers(text, has_spaces(language)) for language in part.languages)
-            pairs = list(
-                dict.fromkeys((first + source, target) for source, target in zip(sources, targets, strict=True))
-            )
-        score = 100.0 if decoding.mbr_candidates else 0.0  # the utility in percent: all candidates would be equal
-        return Translation(text, score, 0.0, [], pairs, num_parts=0)
 
     def _by_line(
         self, parts: Sequence[Part], found: Sequence[list[Translation]], num_lines: int, *, mean_score: bool

@@ -1,6 +1,5 @@
 """Translates a document of any form that the program knows."""
 
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
@@ -8,13 +7,9 @@ if TYPE_CHECKING:
 
 DocumentForm = Literal["html", "xml", "markdown", "srt", "po"]
 
-_ENDINGS: dict[str, DocumentForm] = {"htm": "html", "xhtml": "html", "md": "markdown", "pot": "po"}
-
-
-def form_of(name: str) -> DocumentForm | None:
-    """The form that the ending of a file's name says, such as .html or .md; None if it says none."""
-    ending = PurePath(name).suffix.lower().removeprefix(".")
-    return next((form for form in get_args(DocumentForm) if form == _ENDINGS.get(ending, ending)), None)
+ENDINGS: dict[str, DocumentForm] = {f".{form}": form for form in get_args(DocumentForm)}
+ENDINGS |= {".htm": "html", ".xhtml": "html", ".md": "markdown", ".pot": "po"}
+"""The forms by the endings of names of files, in small letters."""
 
 
 def translate_document(text: str, form: DocumentForm, translate: "Translate", languages: tuple[str, str]) -> str:

@@ -7,11 +7,11 @@ from functools import cached_property
 from itertools import accumulate
 from operator import add
 
-from transformer_mt.base.doubts import PLACEHOLDERS, same_placeholders
+from transformer_mt.base.doubts import PLACEHOLDERS, placeholders
 from transformer_mt.base.errors import TokenizerError
 from transformer_mt.base.languages import KEEP, UNK, split_units
 from transformer_mt.text.terms import IN_WORD, Terms
-from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.tokenizer import Tokenizer, user_symbols
 
 _KEEP = re.compile("<keep[1-9]>")
 
@@ -88,8 +88,6 @@ class Protection:
     terms: Terms | None = None
     only_terms: bool = False
     """Whether all other texts are left to the model."""
-    keeps_wordless: bool = True
-    """See DecodingConfig.keep_wordless."""
 
     def cut(self, text: str) -> list[str]:
         """Split a text; the results with odd numbers, from 0, are protected. Their join is the text."""
@@ -112,7 +110,7 @@ class Protection:
 
     def is_wordless(self, text: str) -> bool:
         """Whether a text has nothing to translate: no letters outside of protected texts, and no terms."""
-        if not self.keeps_wordless or (any(map(str.isalpha, text)) and not self._only_protected.fullmatch(text)):
+        if any(map(str.isalpha, text)) and not self._only_protected.fullmatch(text):
             return False  # without `cut`, which takes longer
         parts = self.cut(text)
         has_terms = self.terms is not None and any(map(self.terms.target, parts[1::2]))
@@ -121,7 +119,7 @@ class Protection:
     def keeps(self, parts: Sequence[str], translation: str) -> bool:
         """Whether a translation has the protected texts in the results of `cut`, and no others."""
         has_all = sorted(map(self.target, parts[1::2])) == sorted(self.cut(translation)[1::2])
-        return has_all and same_placeholders("".join(parts), translation)
+        return has_all and placeholders("".join(parts)) == placeholders(translation)
 
     def target(self, source: str) -> str:
         """The text that the translation has in place of a protected text: the same, or the translation of a term."""
@@ -134,7 +132,7 @@ class Protection:
     @cached_property
     def _symbols(self) -> frozenset[str]:
         """The texts that the model knows as pieces, such as <name>."""
-        return self.tokenizer.source_symbols - {*KEEP}
+        return frozenset(user_symbols(self.tokenizer.source)) - {*KEEP}
 
     @cached_property
     def _regex(self) -> re.Pattern[str]:

@@ -7,7 +7,7 @@ import struct
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ def normalisation(processor: SentencePieceProcessor) -> str:
     return rule.get(_NAME, b"").decode() or "without a name" if rule.get(_CHARACTER_MAP) else ""
 
 
+@lru_cache(maxsize=4)
 def user_symbols(processor: SentencePieceProcessor) -> list[str]:
     """Return the user-defined pieces, which the tokenizer never cuts."""
     model = fields(processor.serialized_model_proto())
@@ -196,11 +197,6 @@ class Tokenizer:
     @property
     def target_vocab_size(self) -> int:
         return self.target.get_piece_size()
-
-    @cached_property
-    def source_symbols(self) -> frozenset[str]:
-        """The texts that the source side knows as pieces, such as <name>."""
-        return frozenset(user_symbols(self.source))
 
     @property
     def digest(self) -> str:
