@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import BinaryIO, get_args
 
 from transformer_mt.base import torchrun
@@ -98,8 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _form_by_ending(arguments: argparse.Namespace) -> str:
     """The form of the input by the ending of its name, which this function says; text if no ending means another."""
-    name = PurePath(arguments.input.name if arguments.input else "")
-    form = ENDINGS.get(PurePath(name.stem if is_compressed(name) else name).suffix.lower())
+    name = Path(arguments.input.name if arguments.input else "")
+    form = ENDINGS.get(Path(name.stem if is_compressed(name) else name).suffix.lower())
     if form and not arguments.quiet:
         note = f"{arguments.input}: its ending means --format {form}; to translate its lines, give --format text"
         print(note, file=sys.stderr)

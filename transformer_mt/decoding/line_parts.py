@@ -240,8 +240,8 @@ class LineCutter:
         rest = units_of(pieces[part.num_tag_pieces :], spaced)
         return [*of_tag, *(range(units.start + shift, units.stop + shift) for units in rest)]
 
-    def as_it_is(self, part: Part, decoding: DecodingConfig, wanted: Wanted) -> Translation:
-        """The translation of a part that has nothing to translate: its text, each word aligned with itself."""
+    def as_it_is(self, part: Part, decoding: DecodingConfig, wanted: Wanted) -> list[Translation]:
+        """`n_best` times the text of a part that has nothing to translate, each word aligned with itself."""
         pairs = None
         if wanted.alignment:
             first = self.source_units(part)[part.num_tag_pieces].start
@@ -249,7 +249,8 @@ class LineCutter:
             of_letters = ([number for number, unit in enumerate(each) for _ in unit] for each in units)
             pairs = sorted({(first + source, target) for source, target in zip(*of_letters, strict=True)})
         # With mbr_candidates, the score is in percent, and all candidates would be equal.
-        return Translation(part.kept, 100.0 * (decoding.mbr_candidates > 0), 0.0, [], pairs, num_parts=0)
+        score = 100.0 * (decoding.mbr_candidates > 0)
+        return [Translation(part.kept, score, 0.0, [], pairs, num_parts=0)] * decoding.n_best
 
     @cached_property
     def _kept(self) -> dict[int, int]:

@@ -316,9 +316,7 @@ class Translator(ModelOfText):
 
     def _search(self, parts: Sequence[Part], decoding: DecodingConfig, wanted: Wanted) -> list[list[Translation]]:
         """The translations of each part; none if the model computed numbers that are not finite."""
-        found = [
-            [self.cutter.as_it_is(part, decoding, wanted)] * decoding.n_best if part.kept else [] for part in parts
-        ]
+        found = [self.cutter.as_it_is(part, decoding, wanted) if part.kept else [] for part in parts]
         asked = [number for number, part in enumerate(parts) if part.is_asked]
         sentences = [parts[number].sentence for number in asked]
         search = decoding.of_candidates
