@@ -1,12 +1,16 @@
 """Properties of translated .po files: empty translations are filled and marked, and nothing else changes."""
 
 import random
+from typing import Literal
 
 import polib
 import pytest
 
 from transformer_mt.base.errors import TranslationError
+from transformer_mt.decoding.translation import Translation, doubtful
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.documents.gettext import translate_po
+from transformer_mt.settings.search_settings import DecodingConfig
 
 HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
 KINDS = [
@@ -45,6 +49,46 @@ def test_only_empty_translations_change_and_are_marked() -> None:
             assert after == before | forms | {"flags": before["flags"] | {"fuzzy"}}
         assert polib.pofile(found).metadata == polib.pofile(text).metadata
         assert translate_po(found, shout) == found, "nothing is left to fill"
+
+
+FORMATS = (
+    "%s %d %(name)s %1$s {0} {name} %lu %zu %-5.2f%% $HOME ${PATH} {{ n }} %x %i %c %Y-%m-%d %% %'d %*d %n %@".split(
+        " "
+    )
+)
+WORDS = "cannot read|file name|is not a directory|Written by|too many of|no such user|invalid".split("|")
+
+
+def catalogue(number: int) -> str:
+    """A catalogue of which each entry has one to four placeholders, and each fourth one a plural."""
+    draw, found = random.Random(7), [HEADER]
+    for entry in range(number):
+        words = [*draw.sample(WORDS, 2), *draw.sample(FORMATS, draw.randint(1, 4)), str(entry)]
+        draw.shuffle(words)
+        one, many = (draw.choice(["{}: {}", "{} {}\\n{}", "{}"]).replace("{}", "\0") for _ in range(2))
+        texts = [form.replace("\0", " ".join(words[:3]), 1).replace("\0", " ".join(words[3:])) for form in (one, many)]
+        plural = f'msgid_plural "{texts[1]}"\nmsgstr[0] ""\nmsgstr[1] ""\n'
+        found.append(f'msgid "{texts[0]}"\n' + (plural if entry % 4 == 0 else 'msgstr ""\n'))
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("protect", ["auto", "always", "never"])
+def test_no_placeholder_is_lost_without_a_doubt(
+    translator: Translator, protect: Literal["auto", "always", "never"]
+) -> None:
+    decoding, pairs = DecodingConfig(beam_size=2, max_extra_length=20, protect=protect), list[tuple[str, Translation]]()
+    text = catalogue(40)
+    found = translator.translate_document(text, "po", decoding, done=pairs.extend)
+    doubted = {source for source, best in pairs if "placeholders" in doubtful(source, best)[0]}
+    lost = {
+        source
+        for entry in polib.pofile(found)
+        for form in (entry.msgstr_plural.values() if entry.msgid_plural else [entry.msgstr])
+        for source, line in zip((entry.msgid_plural or entry.msgid).split("\n"), form.split("\n"), strict=True)
+        if any(source.count(one) != line.count(one) for one in FORMATS)
+    }
+    assert lost <= doubted
+    assert len(lost) > 20 if protect == "never" else not lost
 
 
 def test_what_is_no_catalogue_is_an_error_with_its_line() -> None:

@@ -15,19 +15,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from transformer_mt.base.wording import cut
+from transformer_mt.documents.document import ENDINGS
 from transformer_mt.serving.jobs import Form, Job, text_of
 from transformer_mt.serving.limits import MOST_ALTERNATIVES, MOST_FIELDS, json_object, num_sentences
 from transformer_mt.serving.served_languages import name_of
 from transformer_mt.serving.service import Direction, Service
 
-_FORMS: dict[str, Form] = {
-    ".txt": "text",
-    ".html": "html",
-    ".xml": "xml",
-    ".md": "markdown",
-    ".srt": "srt",
-    ".po": "po",
-}
+_FORMS: dict[str, Form] = {".txt": "text", **ENDINGS}
 _PACKAGES = {"po": "polib", "markdown": "markdown_it"}  # without them, these forms are not offered
 _DETECTED = 3  # languages in an answer of /detect
 _SECONDS, _MOST_BYTES = 600.0, 2**26  # how long translations of files are kept, and how much of them

@@ -7,7 +7,7 @@ import struct
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ def normalisation(processor: SentencePieceProcessor) -> str:
     return rule.get(_NAME, b"").decode() or "without a name" if rule.get(_CHARACTER_MAP) else ""
 
 
+@lru_cache(maxsize=4)
 def user_symbols(processor: SentencePieceProcessor) -> list[str]:
     """Return the user-defined pieces, which the tokenizer never cuts."""
     model = fields(processor.serialized_model_proto())
