@@ -62,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
         "model",
         metavar="RUN_DIR|MODEL_DIR|EXPORT_DIR",
         type=Path,
+        action=cli.BeforeSettings,
         nargs="?",
         help="a run or a model; an export needs --engine ctranslate2",
     )
