@@ -261,16 +261,18 @@ def _claim(run_dir: Path, config: Config) -> None:
         changed = differences(load_config(path), config)
         changed = {key: line for key, line in changed.items() if not may_change(key, config.training)}
         if changed:
-            ways = "Give the values with which it began"
-            ways += "".join(f" (this schedule depends on {end})" for end in ENDS if end in changed)
-            ways += ", delete it, or choose another run_dir"
+            newest, ways = checkpoint_path(run_dir, saved_steps(run_dir)[-1]), ""
             if not other_meaning_than(path, config.model):
-                newest = checkpoint_path(run_dir, saved_steps(run_dir)[-1])
-                ways += f", where training.initialise_from={newest} starts a new run with the weights of this one"
+                ways = f", where training.initialise_from={newest} starts a new run with the weights of this one"
             if any(key.startswith("corpus.") for key in changed):
                 ways += ". To mix corpora differently later in a run, begin it with corpus.stages"
-            listed = "\n  ".join(changed.values())
-            raise CheckpointError(f"{run_dir} is a run of another configuration:\n  {listed}\n{ways}")
+            raise CheckpointError(
+                f"{run_dir} is a run of another configuration:\n  "
+                + "\n  ".join(changed.values())
+                + "\nGive the values with which it began"
+                + "".join(f" (this schedule depends on {end})" for end in ENDS if end in changed)
+                + f", delete it, or choose another run_dir{ways}"
+            )
     write_whole(path, dump_config(config))
 
 

@@ -224,10 +224,14 @@ def _rule(error: ErrorDetails, path: tuple[str, ...]) -> str:
             colons = ". Put a space after each colon" if isinstance(value, str) and re.search(r"\w:\w", value) else ""
             example = ", such as {name: europarl, path: PREFIX}" if path[:2] == ("corpus", "train") else ""
             return f"it must be a section: keys with values below it{colons}{example}"
-    if error["type"] == "string_type" and isinstance(value, bool | int | float):
-        read = "a bare no, on or yes as true or false" if isinstance(value, bool) else "it as a number"
-        return f"{rule}. YAML reads {read}: put it in quotes"
-    return f"{rule}, but YAML reads this as {str(value).lower()}" if isinstance(value, bool) else rule
+    is_text = error["type"] == "string_type"
+    if is_text and isinstance(value, bool):
+        return f"{rule}. YAML reads a bare no, on or yes as true or false: put it in quotes"
+    if isinstance(value, bool):
+        return f"{rule}, but YAML reads this as {str(value).lower()}"
+    return (
+        f"{rule}. YAML reads it as a number: put it in quotes" if is_text and isinstance(value, int | float) else rule
+    )
 
 
 def _unknown(error: ErrorDetails) -> str:
