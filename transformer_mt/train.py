@@ -20,13 +20,12 @@ from transformer_mt.kernels.device import Device
 from transformer_mt.prepare import changed_settings
 from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.reading import differences, dump_config, load_config
+from transformer_mt.settings.reading import differences, dump_config, load_config, other_meaning_than
 from transformer_mt.settings.training_settings import ModifiersConfig, TrainingConfig
 from transformer_mt.storage.checksums import checkpoint_path, saved_steps
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
 from transformer_mt.terminal import cli
-from transformer_mt.terminal.cli import run_all_stages
 from transformer_mt.text.protection import check_kept
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks, all_ranks
@@ -44,7 +43,7 @@ from transformer_mt.training.run.checkpoint import (
 from transformer_mt.training.run.estimate import estimate
 from transformer_mt.training.run.run_log import check_same_data, copy_from_data, record_start
 from transformer_mt.training.run.running import Run
-from transformer_mt.training.run.validation import ValidationSet, load_validation, validate
+from transformer_mt.training.run.validation import ValidationSet, diverges, load_validation, validate
 
 OWNER = Owner("train", "trains here", "choose another run_dir")
 PATIENCE = 120.0  # seconds in which a rank ends whose torchrun was killed, and which a restart has replaced
@@ -58,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "You can stop or kill it at any time: the same command resumes from the newest checkpoint.",
         "python -m transformer_mt.train configs/demo_en_de.yaml training.max_steps=200",
     )
-    parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment")
+    parser.add_argument("config", metavar="CONFIG", action=cli.BeforeSettings, help="YAML file of the experiment")
     cli.add_settings(parser, "change a setting, for example training.max_steps=200")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
@@ -106,9 +105,7 @@ def _lack_of_memory_explained() -> Iterator[None]:
 def _run_all_stages(config: str, overrides: Sequence[str]) -> int:
     if num_processes():
         raise ConfigError("--all is for one process: under torchrun, start the stages one after another")
-    settings = load_config(config, overrides)
-    command = cli.command("train", config, *overrides, "--all")
-    return run_all_stages(config, overrides, settings.run_dir, bool(settings.corpus.test), command)
+    return cli.run_all_stages(config, overrides, cli.command("train", config, *overrides, "--all"))
 
 
 def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:
@@ -180,10 +177,12 @@ def _train(
     if progress.step:
         ranks.say(f"resuming from update {progress.step}{_in_stage(progress, loader)}")
     places = partial(places_of_pairs, Path(config.data_dir))
-    run = Run(run_dir, learner, tokenizer.digest, settings, progress, ranks, lambda pairs: described(places(pairs)))
+    run = Run(run_dir, learner, tokenizer, settings, progress, ranks, lambda pairs: described(places(pairs)))
     measure = partial(validate, learner, validation, ranks)
     progress, signum = train(learner, loader, measure, settings, progress, run, ranks)
     summary = f"{run_dir}: {_summary(progress, settings)}"
+    if progress.validated and diverges(progress.validated["values"]["nll"], tokenizer.target_vocab_size):
+        summary += ", but training diverged"
     if not signum and progress.position.stage + 1 < len(loader.stages):
         ranks.say(f"training ended before the last stage{_in_stage(progress, loader)}", warning=True)
     ranks.say(summary if signum else f"{summary}\n{_next(config)}")
@@ -262,11 +261,17 @@ def _claim(run_dir: Path, config: Config) -> None:
         changed = differences(load_config(path), config)
         changed = {key: line for key, line in changed.items() if not may_change(key, config.training)}
         if changed:
+            newest, ways = checkpoint_path(run_dir, saved_steps(run_dir)[-1]), ""
+            if not other_meaning_than(path, config.model):
+                ways = f", where training.initialise_from={newest} starts a new run with the weights of this one"
+            if any(key.startswith("corpus.") for key in changed):
+                ways += ". To mix corpora differently later in a run, begin it with corpus.stages"
             raise CheckpointError(
                 f"{run_dir} is a run of another configuration:\n  "
                 + "\n  ".join(changed.values())
-                + "\nChoose another run_dir, delete this one, or give the values with which it began"
+                + "\nGive the values with which it began"
                 + "".join(f" (this schedule depends on {end})" for end in ENDS if end in changed)
+                + f", delete it, or choose another run_dir{ways}"
             )
     write_whole(path, dump_config(config))
 

@@ -46,8 +46,8 @@ def chosen_test_sets(names: Sequence[str], test: str | None) -> list[str]:
     """Return the names of all test sets, or only `test`. Raises EvaluationError if there is no such test set."""
     if not names:
         raise EvaluationError(
-            "the configuration has no test set in corpus.test: give data_dir=DIRECTORY, where `prepare` has written "
-            "test sets, or --hypothesis and --reference"
+            "the configuration has no test set: name one in corpus.test, run `prepare` with another data_dir, and give "
+            "data_dir=DIRECTORY here; or score files with --hypothesis and --reference"
         )
     if test is None:
         return [*names]

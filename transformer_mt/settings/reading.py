@@ -189,7 +189,9 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
     path, key = tuple(map(str, shown)), cut(_shown_key(shown), 200)
     if error["type"] == "kind" and isinstance(value, dict):
         path, key, value = (*path, "kind"), f"{key}.kind", value["kind"]
-    place = next((where[path[:n]] for n in range(len(path), 0, -1) if path[:n] in where), file)
+    # Where the key stands, or one below it, as in training.max_steps=3; otherwise where its section stands.
+    below = [at for of, at in where.items() if path and of[: len(path)] == path]
+    place = [*below, *(where[path[:n]] for n in range(len(path), 0, -1) if path[:n] in where), file][0]
     match error["type"]:
         case "extra_forbidden":
             return f"{place}: {key}: {_unknown(error)}"
@@ -222,10 +224,14 @@ def _rule(error: ErrorDetails, path: tuple[str, ...]) -> str:
             colons = ". Put a space after each colon" if isinstance(value, str) and re.search(r"\w:\w", value) else ""
             example = ", such as {name: europarl, path: PREFIX}" if path[:2] == ("corpus", "train") else ""
             return f"it must be a section: keys with values below it{colons}{example}"
-    if isinstance(value, bool):
+    is_text = error["type"] == "string_type"
+    if is_text and isinstance(value, bool):
         return f"{rule}. YAML reads a bare no, on or yes as true or false: put it in quotes"
-    is_number = error["type"] == "string_type" and isinstance(value, int | float)
-    return f"{rule}. YAML reads it as a number: put it in quotes" if is_number else rule
+    if isinstance(value, bool):
+        return f"{rule}, but YAML reads this as {str(value).lower()}"
+    return (
+        f"{rule}. YAML reads it as a number: put it in quotes" if is_text and isinstance(value, int | float) else rule
+    )
 
 
 def _unknown(error: ErrorDetails) -> str:

@@ -17,7 +17,7 @@ from transformer_mt import end_at_once
 from transformer_mt.base import remote
 from transformer_mt.base.errors import ConfigError, UserError
 from transformer_mt.base.system import command_line
-from transformer_mt.base.wording import cut
+from transformer_mt.base.wording import cut, hidden
 from transformer_mt.marian import as_model_dir
 
 if TYPE_CHECKING:
@@ -50,12 +50,22 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class ModelDir(argparse.Action):
+class BeforeSettings(argparse.Action):
+    """Stores the file or directory that a command needs. Raises ConfigError for a setting in its place."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, value: object, option: object = None) -> None:
+        if "=" in str(value) and not os.path.lexists(str(value)):
+            shown = cut(hidden(str(value)))
+            raise ConfigError(f"{shown}: is a setting, but {self.metavar} comes first: write {self.metavar} {shown}")
+        setattr(namespace, self.dest, value)
+
+
+class ModelDir(BeforeSettings):
     """Stores a model directory; one of MarianMT is converted first. `type` cannot do it: it would hide the error."""
 
     def __call__(self, parser: object, namespace: argparse.Namespace, value: object, option: object = None) -> None:
         assert isinstance(value, Path)
-        setattr(namespace, self.dest, as_model_dir(value))
+        super().__call__(parser, namespace, as_model_dir(value))
 
 
 def add_settings(parser: argparse.ArgumentParser, meaning: str) -> None:
@@ -251,17 +261,19 @@ def shown(path: Path) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def run_all_stages(
-    config: str, overrides: Sequence[str], run_dir: str, has_test_sets: bool, command: Sequence[str]
-) -> int:
+def run_all_stages(config: str, overrides: Sequence[str], command: Sequence[str]) -> int:
     """Prepare, train and average; evaluate if there are test sets. A stage resumes, or finds that it is done already.
 
     Returns the exit status of the first stage that was stopped, or 0. If one is stopped, prints `command`, which
     resumes it and runs the later ones, too. Raises UserError.
     """
+    from transformer_mt.kernels.device import usable_device  # here, because most commands need neither of the two
+    from transformer_mt.settings.reading import load_config
+
+    settings = load_config(config, overrides)
     resume = f"To resume, and to run the later stages, too: {command_line(command)}"
-    for name, arguments in stages(config, overrides, run_dir, has_test_sets):
-        # Imported here, because most of them import PyTorch.
+    usable_device(settings.training.device)  # an error now is better than one after `prepare`
+    for name, arguments in stages(config, overrides, settings.run_dir, bool(settings.corpus.test)):
         main = importlib.import_module(f"transformer_mt.{name}").main
         try:
             status: int = main(arguments)

@@ -59,7 +59,9 @@ def parser() -> argparse.ArgumentParser:
         "  python -m transformer_mt.evaluate --compare runs/old runs/new",
     )
     about = "a run or a model; an export needs --engine ctranslate2"
-    found.add_argument("model", metavar="RUN_DIR|MODEL_DIR|EXPORT_DIR", type=Path, nargs="?", help=about)
+    found.add_argument(
+        "model", metavar="RUN_DIR|MODEL_DIR|EXPORT_DIR", type=Path, action=cli.BeforeSettings, nargs="?", help=about
+    )
     cli.add_settings(found, "settings of decoding, such as beam_size=5")
     found.add_argument("--test", metavar="NAME", help="translate only this test set of the configuration")
     about = "try these settings, such as beam_size=4,8, on the validation set, and use the best for the test sets"

@@ -88,9 +88,9 @@ def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokeniz
         _put_in_place(partial)
     except (OSError, SafetensorError, UserError) as error:
         shutil.rmtree(partial, ignore_errors=True)
+        earlier = "Earlier checkpoints are complete" if saved_steps(run_dir) else "There is no earlier checkpoint"
         raise CheckpointError(
-            f"{path}: cannot be saved ({error}). Earlier checkpoints are complete: "
-            f"{cure(error)} and run the same command again"
+            f"{path}: cannot be saved ({error}). {earlier}: {cure(error)} and run the same command again"
         ) from None
 
 

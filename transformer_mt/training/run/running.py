@@ -22,11 +22,12 @@ from transformer_mt.batches.loader import Loader, Position, split_evenly
 from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.kernels.device import Device
 from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress, compare_with_best, is_due
 from transformer_mt.training.run.checkpoint import Tensors, save
-from transformer_mt.training.run.run_log import RunLog
+from transformer_mt.training.run.run_log import CALMER, RunLog
 from transformer_mt.training.run.validation import ValidationScores
 from transformer_mt.training.update import Update
 
@@ -117,8 +118,7 @@ def count_update(
     raise TrainingError(
         f"loss or gradient of {counted(limit, 'update')} in a row was not finite. The last one, update "
         f"{update.step}, was on {lines_of(pairs)}. None of them changed the weights. Look at "
-        "these lines; lower training.peak_lr, raise training.warmup_steps, set training.clip_norm=1, or set "
-        "training.precision=fp32"
+        f"these lines; {CALMER}"
     )
 
 
@@ -129,16 +129,16 @@ class Run:
         self,
         run_dir: Path,
         learner: Learner,
-        tokenizer_digest: str,
+        tokenizer: Tokenizer,
         settings: TrainingConfig,
         progress: Progress,
         ranks: Ranks,
         lines_of: Callable[[Pairs], str],
     ) -> None:
-        self._run_dir, self._learner, self._digest, self._settings = run_dir, learner, tokenizer_digest, settings
+        self._run_dir, self._learner, self._digest, self._settings = run_dir, learner, tokenizer.digest, settings
         self._saved, self._ranks, self._lines_of, self._device = progress, ranks, lines_of, learner.device
         self._stop = StopSignal(ranks)
-        self._log = RunLog(run_dir, settings, progress, ranks, self._device.torch_device)
+        self._log = RunLog(run_dir, settings, progress, ranks, self._device.torch_device, tokenizer.target_vocab_size)
         self._unread = list[tuple[Progress, Update]]()
         self._started, self._began = time.perf_counter() - progress.elapsed, 0.0  # when training and this update began
         self.signal = 0

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import CorpusError, TranslationError, UserError
-from transformer_mt.base.wording import two_decimals
+from transformer_mt.base.wording import beginning, two_decimals
 from transformer_mt.batches.batching import ordered_batches
 from transformer_mt.batches.encoded import EncodedCorpus, sentences_of
 from transformer_mt.corpora.text_files import read_lines
@@ -59,7 +59,12 @@ def perplexity(nll: float) -> float:
     return math.exp(min(nll, 700.0))
 
 
-EXAMPLE = 100  # characters of each side
+def diverges(nll: float, num_pieces: int) -> bool:
+    """Whether a loss is more than twice that of a uniform guess, ln(num_pieces): a model without training has less."""
+    return not nll <= 2 * math.log(num_pieces)
+
+
+EXAMPLE = 100  # characters of each side, or less
 GREEDY = DecodingConfig(beam_size=1)
 FEW = 64  # sentences: to start processes takes longer than to translate so few in this one
 
@@ -194,7 +199,7 @@ def _validate_on(validation: ValidationSet, model: Seq2Seq, device: Device, rank
         metric: nll if metric == "nll" else corpus_score(metric, hypotheses, references, language)
         for metric in VALIDATION_METRICS
     }
-    example = f"{validation.first_source[:EXAMPLE]} → {hypotheses[0][:EXAMPLE]}"
+    example = f"{beginning(validation.first_source, EXAMPLE)} → {beginning(hypotheses[0], EXAMPLE)}"
     return ValidationScores(values, time.perf_counter() - began, example)
 
 
