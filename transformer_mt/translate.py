@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, get_args
 
 from transformer_mt.base import torchrun
 from transformer_mt.base.errors import TranslationError
@@ -17,6 +17,7 @@ from transformer_mt.base.wording import LineProgress
 from transformer_mt.corpora.text_files import is_compressed
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.documents.document import DocumentForm
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli, line_input
@@ -49,8 +50,8 @@ field numbers then lists which are missing and which are invented).
 
 Long lines are split at ends of sentences. At the end, a summary on standard error gives the number of lines, and
 which translations you should check. With --input FILE --output FILE you can stop or kill the command at any time: the
-same command resumes. With --format html, xml, markdown, srt or po, `translate` reads a complete document, translates
-its text, and writes the document with all its tags, code, times and comments.
+same command resumes. With --format html, xml, markdown, paragraphs, srt, vtt or po, `translate` reads a complete
+document, translates its text, and writes the document with all its tags, code, times and comments.
 
 The exit status is 0 for success, 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM. After either
 signal, standard output ends with a complete line, and the file of --output is unchanged."""
@@ -103,7 +104,7 @@ def _translate_document(arguments: argparse.Namespace) -> int:
         raise TranslationError(
             f"{option}: is about lines, but --format {arguments.format} writes a document: leave it out"
         )
-    text = line_input.read_document(arguments.input, arguments.errors)
+    text = line_input.read_document(arguments.input, arguments.errors, arguments.format)
     translator = Translator.load(cli.model_dirs(arguments), **vars(cli.engine_options(arguments)))
     translator.tags.check(arguments.tag)
     pairs, begun = list[tuple[str, Translation]](), time.perf_counter()
@@ -187,9 +188,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--format",
-        choices=["text", "html", "xml", "markdown", "srt", "po"],
+        choices=["text", *get_args(DocumentForm)],
         default="text",
-        help="text: lines (the default); html, xml, markdown: a page or a part of one; srt: subtitles; po: gettext",
+        help="text: lines (the default); paragraphs: text with broken lines; html, xml, markdown: a page or a part of "
+        "one; srt, vtt: subtitles; po: gettext",
     )
     parser.add_argument("--tag", metavar="TAG", help="put this tag of the model, such as '<2de>', before every line")
     parser.add_argument(

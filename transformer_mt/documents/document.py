@@ -1,11 +1,45 @@
 """Translates a document of any form that the program knows."""
 
+import codecs
+import re
 from typing import Literal
 
+from transformer_mt.base.errors import TranslationError
 from transformer_mt.documents.markup import Translate, translate_markup
-from transformer_mt.documents.subtitles import translate_srt
+from transformer_mt.documents.subtitles import translate_subtitles
 
-DocumentForm = Literal["html", "xml", "markdown", "srt", "po"]
+DocumentForm = Literal["html", "xml", "markdown", "paragraphs", "srt", "vtt", "po"]
+
+# Where the header of a catalogue and the declaration of XML name the encoding.
+_NAMED = {
+    "po": re.compile(rb'(Content-Type:[^"\n]*?charset=)([\w.:-]+)', re.IGNORECASE),
+    "xml": re.compile(rb"""\A(\s*<\?xml[^>]*?\sencoding\s*=\s*["'])([\w.:-]+)"""),
+}
+# Encodings other than Unicode, such as ISO-8859-15, CP1252 or KOI8-R, but not all that Python has: some are no text.
+_KNOWN = re.compile("(?:ISO-8859|KOI8|LATIN|CP|WINDOWS|GB|EUC|BIG5|SHIFT_JIS|JOHAB|TIS)[\\w-]*")
+
+
+def in_utf8(content: bytes, form: str, errors: str = "strict") -> bytes:
+    """Return a document in UTF-8: from UTF-16 with a byte order mark, or from the encoding that a catalogue or XML names.
+
+    It then names UTF-8. Any other content is returned as it is. Raises TranslationError.
+    """
+    naming = _NAMED.get(form)
+    found = naming.search(content) if naming else None
+    encoding = found[2].decode().upper() if found else ""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "UTF-16"
+    elif encoding in ("CHARSET", "ASCII", "US-ASCII"):  # the first in templates
+        encoding = "UTF-8"
+    elif not _KNOWN.fullmatch(encoding):
+        return content
+    try:
+        content = content.decode(encoding, errors).encode()
+    except (LookupError, UnicodeDecodeError) as error:
+        raise TranslationError(
+            f"the document begins as text in {encoding}, but is not ({error}): correct the encoding that it names"
+        ) from None
+    return naming.sub(rb"\1UTF-8", content, count=1) if naming else content
 
 
 def translate_document(text: str, form: DocumentForm, translate: Translate, languages: tuple[str, str]) -> str:
@@ -14,8 +48,8 @@ def translate_document(text: str, form: DocumentForm, translate: Translate, lang
     `translate` is called once, with all texts. Raises TranslationError if a document is not of this form, which HTML,
     Markdown and subtitles always are, or if the package polib is missing for po, or markdown-it-py for Markdown.
     """
-    if form == "srt":
-        return translate_srt(text, translate, languages)
+    if form in ("srt", "vtt"):
+        return translate_subtitles(text, translate, languages)
     if form == "po":
         from transformer_mt.documents.gettext import translate_po  # here, because polib need not be installed
 

@@ -133,15 +133,44 @@ class _HtmlReader(HTMLParser):
     handle_pi = unknown_decl = handle_comment
 
 
+_COMMENT_LIKE = re.compile(
+    r"<!--(?:-?>|.*?(?:--!?>|\Z))|</>|<!\[CDATA\[.*?\]\]>|<(?P<end>/?)(?:svg|math)\b", re.DOTALL | re.IGNORECASE
+)
+
+
+def _with_plain_comments(text: str) -> str:
+    """Write as comments of the same length what is one by the standard, but not for all versions of the parser.
+
+    These are <!-->, <!--->, comments that end in --!>, and sections of CDATA in SVG and MathML. </> means nothing, and
+    the parser would skip it: here it counts as an empty comment.
+    """
+    depth = 0
+
+    def replaced(found: re.Match[str]) -> str:
+        nonlocal depth
+        raw = found[0]
+        if found["end"] is not None:
+            depth = max(0, depth + (-1 if found["end"] else 1))
+        elif raw in ("</>", "<!-->", "<!--->"):
+            return f"<!{raw[2:-1].replace('-', 'x').replace('/', '')}>"
+        elif raw.endswith("--!>"):
+            return f"{raw[:-4]}x-->"
+        elif depth and raw.startswith("<!["):
+            return f"<!--{re.sub('[->]', 'x', raw[4:-3])}-->"
+        return raw
+
+    return _COMMENT_LIKE.sub(replaced, text)
+
+
 def html_tokens(text: str) -> list[Token]:
     """Cut HTML into tokens, the first and the last without text, and match no tags."""
     # Cut off an unfinished comment or tag, because older versions of the parser take very long to find its end.
-    comment = text.find("<!--", text.rfind("-->") + 1)
-    end = len(text) if comment < 0 else comment
-    tag = re.compile("<[a-zA-Z/!?]").search(text, text.rfind(">", 0, end) + 1, end)
+    plain = _with_plain_comments(text)
+    comment = plain.find("<!--", plain.rfind("-->") + 1)
+    end = len(plain) if comment < 0 else comment
+    tag = re.compile("<[a-zA-Z/!?]").search(plain, plain.rfind(">", 0, end) + 1, end)
     end = tag.start() if tag else end
-    # </> means nothing, and the parser would skip it: here it counts as an empty comment, which is as long.
-    found = [*_HtmlReader(text[:end].replace("</>", "<!>")).found, (end, Token("point"))]
+    found = [*_HtmlReader(plain[:end]).found, (end, Token("point"))]
     return _with_raw(found, len(text), lambda begin, end: text[begin:end])
 
 
