@@ -6,6 +6,7 @@ from typing import Literal
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.documents.markup import Translate, translate_markup
+from transformer_mt.documents.paragraphs import translate_paragraphs
 from transformer_mt.documents.subtitles import translate_subtitles
 
 DocumentForm = Literal["html", "xml", "markdown", "paragraphs", "srt", "vtt", "po"]
@@ -48,6 +49,8 @@ def translate_document(text: str, form: DocumentForm, translate: Translate, lang
     `translate` is called once, with all texts. Raises TranslationError if a document is not of this form, which HTML,
     Markdown and subtitles always are, or if the package polib is missing for po, or markdown-it-py for Markdown.
     """
+    if form == "paragraphs":
+        return translate_paragraphs(text, translate, languages)
     if form in ("srt", "vtt"):
         return translate_subtitles(text, translate, languages)
     if form == "po":

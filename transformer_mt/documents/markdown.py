@@ -213,7 +213,9 @@ class _Document:
         for token, label in text.links:
             token.raw = _with_label(token.raw, label)
         for space in ("",) if spaced[1] else ("", " "):
-            written = _put_together(text.tokens, found, spaced, space, _escaped_above if text.frame == _SETEXT else _escaped)
+            written = _put_together(
+                text.tokens, found, spaced, space, _escaped_above if text.frame == _SETEXT else _escaped
+            )
             if text.frame == _ATX:
                 written = re.sub(r"(?<!\S)(?=#+$)", r"\\", written)
             else:
