@@ -22,13 +22,7 @@ from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli, line_input
 from transformer_mt.terminal.file_to_file import is_file_to_file, translate_file
-from transformer_mt.terminal.translation_output import (
-    OutputForm,
-    TranslationSummary,
-    translate_block,
-    warn_if_wrapped,
-    with_prefixes,
-)
+from transformer_mt.terminal.translation_output import OutputForm, TranslationSummary, translate_block, with_prefixes
 from transformer_mt.text.terms import Terms
 
 _DESCRIPTION = """\
@@ -93,8 +87,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         progress = stack.enter_context(LineProgress(lines.num_lines, is_wanted=is_wanted))
         summary = TranslationSummary()
         for block in blocks:
-            if not arguments.quiet:
-                warn_if_wrapped(block, translator)
             output.write(translate_block(translator, block, decoding, form, summary, progress, terms).encode())
             output.flush()
             progress.reached(summary.num_lines)  # the exact number: `translate_block` does not count blank lines

@@ -16,31 +16,28 @@ _NAMED = {
     "po": re.compile(rb'(Content-Type:[^"\n]*?charset=)([\w.:-]+)', re.IGNORECASE),
     "xml": re.compile(rb"""\A(\s*<\?xml[^>]*?\sencoding\s*=\s*["'])([\w.:-]+)"""),
 }
-# Encodings other than Unicode, such as ISO-8859-15, CP1252 or KOI8-R, but not all that Python has: some are no text.
-_KNOWN = re.compile("(?:ISO-8859|KOI8|LATIN|CP|WINDOWS|GB|EUC|BIG5|SHIFT_JIS|JOHAB|TIS)[\\w-]*")
+# Those that are read, as ISO-8859-15 and KOI8-R; CHARSET stands in templates. Python has others that are no text.
+_KNOWN = re.compile("UTF-16|CHARSET|US-ASCII|(?:ISO-8859|KOI8|LATIN|CP|WINDOWS|GB|EUC|BIG5|SHIFT_JIS|JOHAB|TIS)[\\w-]*")
 
 
 def in_utf8(content: bytes, form: str, errors: str = "strict") -> bytes:
-    """Return a document in UTF-8: from UTF-16 with a byte order mark, or from the encoding that a catalogue or XML names.
+    """Return a document in UTF-8, which was in UTF-16 with a byte order mark, or in the encoding that it names itself.
 
     It then names UTF-8. Any other content is returned as it is. Raises TranslationError.
     """
     naming = _NAMED.get(form)
-    found = naming.search(content) if naming else None
-    encoding = found[2].decode().upper() if found else ""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "UTF-16"
-    elif encoding in ("CHARSET", "ASCII", "US-ASCII"):  # the first in templates
-        encoding = "UTF-8"
-    elif not _KNOWN.fullmatch(encoding):
+    named = naming.search(content) if naming else None
+    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    encoding = "UTF-16" if is_utf16 else named[2].decode().upper() if named else ""
+    if not _KNOWN.fullmatch(encoding):
         return content
     try:
-        content = content.decode(encoding, errors).encode()
+        text = content.decode("UTF-8" if encoding in ("CHARSET", "US-ASCII") else encoding, errors)
     except (LookupError, UnicodeDecodeError) as error:
         raise TranslationError(
-            f"the document begins as text in {encoding}, but is not ({error}): correct the encoding that it names"
+            f"the document names the encoding {encoding}, but has another ({error}); correct it"
         ) from None
-    return naming.sub(rb"\1UTF-8", content, count=1) if naming else content
+    return naming.sub(rb"\1UTF-8", text.encode(), count=1) if naming else text.encode()
 
 
 def translate_document(text: str, form: DocumentForm, translate: Translate, languages: tuple[str, str]) -> str:

@@ -7,7 +7,7 @@ this text is replaced, so everything else stays byte for byte.
 import logging
 import re
 from bisect import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -213,9 +213,7 @@ class _Document:
         for token, label in text.links:
             token.raw = _with_label(token.raw, label)
         for space in ("",) if spaced[1] else ("", " "):
-            written = _put_together(
-                text.tokens, found, spaced, space, _escaped_above if text.frame == _SETEXT else _escaped
-            )
+            written = _put_together(text, found, spaced, space)
             if text.frame == _ATX:
                 written = re.sub(r"(?<!\S)(?=#+$)", r"\\", written)
             else:
@@ -237,13 +235,10 @@ class _Document:
 
 
 def _put_together(
-    tokens: Sequence[Token],
-    found: list[tuple[str, list[tuple[int, int]]]],
-    spaced: tuple[bool, bool],
-    space: str,
-    escape: Callable[[str], str],
+    text: _Text, found: list[tuple[str, list[tuple[int, int]]]], spaced: tuple[bool, bool], space: str
 ) -> str:
     """Put markup into translations; in a language without spaces, emphasis has `space` around it."""
+    tokens = text.tokens
     if not spaced[1]:  # an emphasis stands directly beside letters, where _ would not be one
         tokens = [
             replace(token, raw=f"{space * (token.kind == 'open')}{raw}{space * (token.kind == 'close')}")
@@ -255,7 +250,13 @@ def _put_together(
     for part in segments_of(tokens, "html"):
         if isinstance(part, Segment):
             translation, pairs = next(left)
-            part = projected(part, " ".join(translation.splitlines()), pairs, spaced, escape)
+            part = projected(
+                part,
+                " ".join(translation.splitlines()),
+                pairs,
+                spaced,
+                _escaped if text.frame != _SETEXT else _escaped_above,
+            )
         written += part
     return written.strip()
 

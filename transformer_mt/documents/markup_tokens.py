@@ -133,39 +133,24 @@ class _HtmlReader(HTMLParser):
     handle_pi = unknown_decl = handle_comment
 
 
-_COMMENT_LIKE = re.compile(
-    r"<!--(?:-?>|.*?(?:--!?>|\Z))|</>|<!\[CDATA\[.*?\]\]>|<(?P<end>/?)(?:svg|math)\b", re.DOTALL | re.IGNORECASE
-)
+_COMMENT = re.compile(r"</>|<!---?>|<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?\]\]>", re.DOTALL)
 
 
-def _with_plain_comments(text: str) -> str:
-    """Write as comments of the same length what is one by the standard, but not for all versions of the parser.
+def _plain_comment(found: re.Match[str]) -> str:
+    """Write as a plain comment, as long as before, what the versions of the parser read in different ways.
 
-    These are <!-->, <!--->, comments that end in --!>, and sections of CDATA in SVG and MathML. </> means nothing, and
-    the parser would skip it: here it counts as an empty comment.
+    </> means nothing, and the parser would skip it; <!--> and <!---> are complete; CDATA may stand in SVG and MathML.
     """
-    depth = 0
-
-    def replaced(found: re.Match[str]) -> str:
-        nonlocal depth
-        raw = found[0]
-        if found["end"] is not None:
-            depth = max(0, depth + (-1 if found["end"] else 1))
-        elif raw in ("</>", "<!-->", "<!--->"):
-            return f"<!{raw[2:-1].replace('-', 'x').replace('/', '')}>"
-        elif raw.endswith("--!>"):
-            return f"{raw[:-4]}x-->"
-        elif depth and raw.startswith("<!["):
-            return f"<!--{re.sub('[->]', 'x', raw[4:-3])}-->"
-        return raw
-
-    return _COMMENT_LIKE.sub(replaced, text)
+    raw = found[0]
+    if raw in ("</>", "<!-->", "<!--->"):
+        return f"<!{'x' * (len(raw) - 3)}>"
+    return f"<!--{re.sub('[->]', 'x', raw[4:-3])}-->" if raw.startswith("<![") else raw
 
 
 def html_tokens(text: str) -> list[Token]:
     """Cut HTML into tokens, the first and the last without text, and match no tags."""
     # Cut off an unfinished comment or tag, because older versions of the parser take very long to find its end.
-    plain = _with_plain_comments(text)
+    plain = _COMMENT.sub(_plain_comment, text)
     comment = plain.find("<!--", plain.rfind("-->") + 1)
     end = len(plain) if comment < 0 else comment
     tag = re.compile("<[a-zA-Z/!?]").search(plain, plain.rfind(">", 0, end) + 1, end)

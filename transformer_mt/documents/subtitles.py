@@ -19,11 +19,12 @@ _VTT_CUE = re.compile(
 _POSITION = re.compile(r"(?:\{\\[^{}]*\})*")  # as in {\an8}
 _SPEAKS = re.compile(r"(?:<[^<>]*>|\s)*[-–—]|<v\b")
 _WORD = re.compile(r"(?:<[^<>]*>|\S)+")
-_MARKUP = re.compile(r"<(/?)([^\s<>/.]*)[^<>]*>(?:(?<=<rt>)[^<>]*(?:</rt>)?)?|[<&]")
-_SRT_TAGS = {name: name for name in ("b", "i", "u", "s", "font")}
-# The elements of HTML that move as the tags of WebVTT. Others are like a <wbr>: times, and <rt>, which says how to read
+# A tag, and < that begins none. In SubRip, a comment or an arrow <- is text.
+_TAG = re.compile(r"<(/?)([^\s<>/.]*)[^<>]*>(?:(?<=<rt>)[^<>]*(?:</rt>)?)?")
+_VTT_TEXT, _SRT_TEXT = re.compile("<(?![^<>]+>)"), re.compile(r"<(?!/?(?:b|i|u|s|font)\b[^<>]*>)")
+# The elements of HTML that move as tags of subtitles. Others are like a <wbr>: times, and <rt>, which says how to read
 # the word before it, and stays as it is.
-_VTT_TAGS = {**_SRT_TAGS, "ruby": "ruby", "c": "span", "v": "q", "lang": "bdi"}
+_IN_HTML = dict(zip("b i u s font ruby c v lang".split(), "b i u s font ruby span q bdi".split(), strict=True))
 
 
 def translate_subtitles(text: str, translate: Translate, languages: tuple[str, str] = ("", "")) -> str:
@@ -39,16 +40,21 @@ def translate_subtitles(text: str, translate: Translate, languages: tuple[str, s
     is_vtt, tags = text.removeprefix("\ufeff").startswith("WEBVTT"), list[str]()
     cues = [*(_VTT_CUE if is_vtt else _CUE).finditer(text)]
     texts = [_texts(cue["text"]) for cue in cues]
-    sources = [_in_html(" ".join(lines), is_vtt, tags) for of_cue in texts for lines in of_cue]
+    plain = [" ".join(lines) for of_cue in texts for lines in of_cue]
+    if not is_vtt:  # WebVTT has the entities of HTML
+        plain = [one.replace("&", "&amp;") for one in plain]
+    sources = [_in_html((_VTT_TEXT if is_vtt else _SRT_TEXT).sub("&lt;", one), tags) for one in plain]
     page = "".join(f"<p>{source}</p>" for source in sources)
     found = re.findall("<p>(.*?)</p>", translate_markup(page, "html", translate, languages), re.DOTALL)
-    pairs = iter(zip(sources, found, strict=True))
+    is_same = [_letters(one) == _letters(other) for one, other in zip(sources, found, strict=True)]
+    found = [_in_cue(one, tags) if is_vtt else html.unescape(_in_cue(one, tags)) for one in found]
+    translated = iter(zip(found, is_same, strict=True))
     pieces, end = list[str](), 0
     for cue, of_cue in zip(cues, texts, strict=True):
-        now = [(lines, *next(pairs)) for lines in of_cue]
-        if all(_plain(source) == _plain(one) for _, source, one in now):
+        now = [(lines, *next(translated)) for lines in of_cue]
+        if all(same for *_, same in now):
             continue
-        written = [line for lines, _, one in now for line in _broken(_in_cue(one, is_vtt, tags), len(lines))]
+        written = [line for lines, one, _ in now for line in _broken(one, len(lines))]
         between = "\r\n" if "\r\n" in cue["times"] else "\n"
         position = _POSITION.match(cue["text"].lstrip())
         kept = cue["text"][len(cue["text"].rstrip()) :]  # the end of its last line
@@ -57,37 +63,30 @@ def translate_subtitles(text: str, translate: Translate, languages: tuple[str, s
     return "".join(pieces) + text[end:]
 
 
-def _in_html(text: str, is_vtt: bool, tags: list[str]) -> str:
-    """Return the text of a cue as HTML, in which each tag is a number of `tags`, to which this function adds."""
+def _in_html(text: str, tags: list[str]) -> str:
+    """Write each tag of a cue as a number of `tags`, to which this function adds the tag."""
 
-    def replaced(found: re.Match[str]) -> str:
-        name = (_VTT_TAGS if is_vtt else _SRT_TAGS).get(found[2] or "")
-        if found[0] == "&" or not (name or (is_vtt and found[2] is not None)):
-            return found[0] if is_vtt and found[0] == "&" else html.escape(found[0], quote=False)
+    def numbered(found: re.Match[str]) -> str:
         tags.append(found[0])
+        name = _IN_HTML.get(found[2])
         return f"<{found[1] if name else ''}{name or 'wbr'} {len(tags) - 1}>"
 
-    return _MARKUP.sub(replaced, text)
+    return _TAG.sub(numbered, text)
 
 
-def _in_cue(page: str, is_vtt: bool, tags: list[str]) -> str:
-    """Return a translation from HTML with the tags of its cue; times keep their order.
+def _in_cue(page: str, tags: list[str]) -> str:
+    """Write the tags again; times keep their order."""
+    numbers = sorted(int(number) for number in re.findall(r"<wbr (\d+)>", page))
+    times = (tags[number] for number in numbers if not tags[number].startswith("<rt>"))
 
-    WebVTT needs the same entities as HTML.
-    """
-    numbers = map(int, re.findall(r"<wbr (\d+)>", page))
-    times = iter(sorted(number for number in numbers if not tags[number].startswith("<rt>")))
+    def tag(found: re.Match[str]) -> str:
+        own = tags[int(found[2])]
+        return next(times) if found[1] == "wbr" and not own.startswith("<rt>") else own
 
-    def replaced(found: re.Match[str]) -> str:
-        if found[2]:
-            tag = tags[int(found[2])]
-            return tags[next(times)] if found[1] == "wbr" and not tag.startswith("<rt>") else tag
-        return found[0] if is_vtt else html.unescape(found[0])
-
-    return re.sub(r"<(\S+) (\d+)>|[^<]+", replaced, page)
+    return re.sub(r"<(\S+) (\d+)>", tag, page)
 
 
-def _plain(page: str) -> str:
+def _letters(page: str) -> str:
     return "".join(html.unescape(re.sub("<[^<>]*>", "", page)).split())
 
 

@@ -22,15 +22,8 @@ from transformer_mt.serving.limits import MOST_ALTERNATIVES, MOST_FIELDS, json_o
 from transformer_mt.serving.served_languages import name_of
 from transformer_mt.serving.service import Direction, Service
 
-_FORMS: dict[str, Form] = {
-    ".txt": "text",
-    ".html": "html",
-    ".xml": "xml",
-    ".md": "markdown",
-    ".srt": "srt",
-    ".vtt": "vtt",
-    ".po": "po",
-}
+_FORMS: dict[str, Form] = {f".{form}": form for form in ("html", "xml", "srt", "vtt", "po")}
+_FORMS |= {".txt": "text", ".md": "markdown"}
 _PACKAGES = {"po": "polib", "markdown": "markdown_it"}  # without them, these forms are not offered
 _DETECTED = 3  # languages in an answer of /detect
 _SECONDS, _MOST_BYTES = 600.0, 2**26  # how long translations of files are kept, and how much of them

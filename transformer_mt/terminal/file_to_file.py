@@ -33,7 +33,6 @@ from transformer_mt.terminal.translation_output import (
     OutputForm,
     TranslationSummary,
     translate_block,
-    warn_if_wrapped,
     with_prefixes,
 )
 from transformer_mt.text.terms import Terms
@@ -170,8 +169,6 @@ class _FileTranslation:
         digests, num_lines = [], 0
         with LineProgress(None, doing="reading: ", is_wanted=self.shows) as progress:
             for block in self._blocks(block_lines):
-                if self.shows:
-                    warn_if_wrapped(block, self.translator)
                 digests.append(self._digest(block))
                 num_lines += len(block.lines)
                 progress.reached(num_lines)

@@ -179,15 +179,6 @@ def with_prefixes(lines: LineInput, path: Place | None, errors: InvalidText, tag
         first_line += len(block)
 
 
-def warn_if_wrapped(block: Block, translator: Translator) -> None:
-    """Warn about the first block of a text if its lines look like parts of sentences."""
-    if block.first_line == 1 and looks_wrapped([translator.tags.parted(line)[1] for line in block.lines[:500]]):
-        _log.warning(
-            "warning: the text looks as if its sentences were broken into several lines, but each line is translated "
-            "alone: --format paragraphs translates complete paragraphs"
-        )
-
-
 def translate_block(
     translator: Translator,
     block: Block,
@@ -210,6 +201,11 @@ def translate_block(
         terms=terms,
     )
     seconds = time.perf_counter() - begun
+    if block.first_line == 1 and looks_wrapped([translator.tags.parted(line)[1] for line in block.lines[:500]]):
+        _log.warning(
+            "warning: the text looks as if its sentences were broken into several lines, but each line is translated "
+            "alone: --format paragraphs translates complete paragraphs"
+        )
     summary.seconds += seconds
     written = []
     for number, (line, translations) in enumerate(zip(block.lines, found, strict=True), start=block.first_line):
