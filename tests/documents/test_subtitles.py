@@ -162,7 +162,7 @@ def test_the_texts_of_webvtt_are_asked_for_without_tags_and_escapes():
         "We are in New York City & near it.",
         *("Hi, you", "- there, a < b > c"),
         "\u6f22\u5b57 a\xa0b \u200ec\u200e",
-        *("One two three", "The end"),
+        *("One two three", "The", "end"),
     ]
 
 

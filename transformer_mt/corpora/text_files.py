@@ -134,10 +134,7 @@ def read_lines(path: Place, errors: InvalidText = "strict") -> Iterator[str]:
 
 
 def limited_lines(file: ByteStream, name: str) -> Iterator[bytes]:
-    """Read the lines of a file in UTF-8, or in UTF-16 with a byte order mark; see `_in_utf8`.
-
-    Raises CorpusError if one is too long for the memory: /dev/zero is an endless line.
-    """
+    """Read the lines of a file. Raises CorpusError if one is too long for the memory: /dev/zero is an endless line."""
     lines = _in_utf8(iter(partial(file.readline, _MOST_BYTES + 1), b""), name)
     for number, line in enumerate(lines, start=1):
         if len(line) > _MOST_BYTES:

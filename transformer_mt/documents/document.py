@@ -58,4 +58,4 @@ def translate_document(text: str, form: DocumentForm, translate: Translate, lang
         from transformer_mt.documents.markdown import translate_markdown  # here, because its parser need not be, either
 
         return translate_markdown(text, translate, languages)
-    return translate_markup(text, form, translate, languages)
+    return translate_markup(text, "html" if form == "html" else "xml", translate, languages)

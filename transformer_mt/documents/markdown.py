@@ -250,24 +250,15 @@ def _put_together(
     for part in segments_of(tokens, "html"):
         if isinstance(part, Segment):
             translation, pairs = next(left)
-            part = projected(
-                part,
-                " ".join(translation.splitlines()),
-                pairs,
-                spaced,
-                _escaped if text.frame != _SETEXT else _escaped_above,
-            )
+            escape = partial(_escaped, frame=text.frame)
+            part = projected(part, " ".join(translation.splitlines()), pairs, spaced, escape)
         written += part
     return written.strip()
 
 
-def _escaped(text: str) -> str:
-    return _SIGNS.sub(lambda sign: sign[0] if sign[1] else f"\\{sign[0]}", text)
-
-
-def _escaped_above(text: str) -> str:
-    """The same above a line of dashes, where | would begin a table."""
-    return _escaped(text).replace("|", r"\|")
+def _escaped(text: str, frame: str) -> str:
+    text = _SIGNS.sub(lambda sign: sign[0] if sign[1] else f"\\{sign[0]}", text)
+    return text.replace("|", r"\|") if frame == _SETEXT else text  # above dashes, it would begin a table
 
 
 def _in_frame(text: str, frame: str) -> str:

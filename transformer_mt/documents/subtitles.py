@@ -19,12 +19,8 @@ _VTT_CUE = re.compile(
 _POSITION = re.compile(r"(?:\{\\[^{}]*\})*")  # as in {\an8}
 _SPEAKS = re.compile(r"(?:<[^<>]*>|\s)*[-–—]|<v\b")
 _WORD = re.compile(r"(?:<[^<>]*>|\S)+")
-# A tag, and < that begins none. In SubRip, a comment or an arrow <- is text.
-_TAG = re.compile(r"<(/?)([^\s<>/.]*)[^<>]*>(?:(?<=<rt>)[^<>]*(?:</rt>)?)?")
-_VTT_TEXT, _SRT_TEXT = re.compile("<(?![^<>]+>)"), re.compile(r"<(?!/?(?:b|i|u|s|font)\b[^<>]*>)")
-# The elements of HTML that move as tags of subtitles. Others are like a <wbr>: times, and <rt>, which says how to read
-# the word before it, and stays as it is.
-_IN_HTML = dict(zip("b i u s font ruby c v lang".split(), "b i u s font ruby span q bdi".split(), strict=True))
+# < that begins no tag. In SubRip, a comment or an arrow <- is text.
+_VTT_TEXT, _SRT_TEXT = re.compile("<(?![^<>]+>)"), re.compile(r"<(?!/?(?:b|i|u|s|font)\b)")
 
 
 def translate_subtitles(text: str, translate: Translate, languages: tuple[str, str] = ("", "")) -> str:
@@ -37,24 +33,20 @@ def translate_subtitles(text: str, translate: Translate, languages: tuple[str, s
     """
     if "\n" not in text and "\r" in text:  # these end lines in WebVTT, too
         return translate_subtitles(text.replace("\r", "\n"), translate, languages).replace("\n", "\r")
-    is_vtt, tags = text.removeprefix("\ufeff").startswith("WEBVTT"), list[str]()
+    is_vtt = text.removeprefix("\ufeff").startswith("WEBVTT")
     cues = [*(_VTT_CUE if is_vtt else _CUE).finditer(text)]
     texts = [_texts(cue["text"]) for cue in cues]
     plain = [" ".join(lines) for of_cue in texts for lines in of_cue]
-    if not is_vtt:  # WebVTT has the entities of HTML
-        plain = [one.replace("&", "&amp;") for one in plain]
-    sources = [_in_html((_VTT_TEXT if is_vtt else _SRT_TEXT).sub("&lt;", one), tags) for one in plain]
+    sources = [_in_html(one, is_vtt) for one in plain]
     page = "".join(f"<p>{source}</p>" for source in sources)
     found = re.findall("<p>(.*?)</p>", translate_markup(page, "html", translate, languages), re.DOTALL)
-    is_same = [_letters(one) == _letters(other) for one, other in zip(sources, found, strict=True)]
-    found = [_in_cue(one, tags) if is_vtt else html.unescape(_in_cue(one, tags)) for one in found]
-    translated = iter(zip(found, is_same, strict=True))
+    translated = iter(zip(plain, sources, found, strict=True))
     pieces, end = list[str](), 0
     for cue, of_cue in zip(cues, texts, strict=True):
-        now = [(lines, *next(translated)) for lines in of_cue]
-        if all(same for *_, same in now):
+        now = [(len(lines), *next(translated)) for lines in of_cue]
+        if all(_letters(source) == _letters(one) for *_, source, one in now):
             continue
-        written = [line for lines, one, _ in now for line in _broken(one, len(lines))]
+        written = [line for number, one, _, page in now for line in _broken(_in_cue(page, one, is_vtt), number)]
         between = "\r\n" if "\r\n" in cue["times"] else "\n"
         position = _POSITION.match(cue["text"].lstrip())
         kept = cue["text"][len(cue["text"].rstrip()) :]  # the end of its last line
@@ -63,27 +55,21 @@ def translate_subtitles(text: str, translate: Translate, languages: tuple[str, s
     return "".join(pieces) + text[end:]
 
 
-def _in_html(text: str, tags: list[str]) -> str:
-    """Write each tag of a cue as a number of `tags`, to which this function adds the tag."""
-
-    def numbered(found: re.Match[str]) -> str:
-        tags.append(found[0])
-        name = _IN_HTML.get(found[2])
-        return f"<{found[1] if name else ''}{name or 'wbr'} {len(tags) - 1}>"
-
-    return _TAG.sub(numbered, text)
+def _in_html(text: str, is_vtt: bool) -> str:
+    """Write a text of a cue as HTML, in which times, and how to read the word before (<rt>), are points."""
+    if not is_vtt:
+        return _SRT_TEXT.sub("&lt;", text.replace("&", "&amp;"))
+    text = re.sub("<rt>([^<>]*)(?:</rt>)?", r"<wbr @\1>", _VTT_TEXT.sub("&lt;", text))
+    return re.sub(r"<(\w+)\.", r"<\1 .", re.sub(r"<(\d[^<>]*)>", r"<wbr \1>", text))  # and <c.red> as <c .red>
 
 
-def _in_cue(page: str, tags: list[str]) -> str:
-    """Write the tags again; times keep their order."""
-    numbers = sorted(int(number) for number in re.findall(r"<wbr (\d+)>", page))
-    times = (tags[number] for number in numbers if not tags[number].startswith("<rt>"))
-
-    def tag(found: re.Match[str]) -> str:
-        own = tags[int(found[2])]
-        return next(times) if found[1] == "wbr" and not own.startswith("<rt>") else own
-
-    return re.sub(r"<(\S+) (\d+)>", tag, page)
+def _in_cue(page: str, source: str, is_vtt: bool) -> str:
+    """Undo `_in_html`; times keep their order. WebVTT has the entities of HTML."""
+    if not is_vtt:
+        return html.unescape(page)
+    times = iter(re.findall(r"<\d[^<>]*>", source))
+    page = re.sub("<wbr @([^<>]*)>", r"<rt>\1</rt>", re.sub(r"<wbr \d[^<>]*>", lambda _: next(times), page))
+    return re.sub(r"<(\w+) \.", r"<\1.", page)
 
 
 def _letters(page: str) -> str:
