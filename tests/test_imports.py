@@ -39,9 +39,9 @@ BELOW = {
     "preparing": {"batches", "corpora", "marian", "settings", "storage", "text"},
     "evaluation": {"corpora", "decoding", "marian", "preparing", "settings", "storage", "text"},
     "exporting": {"decoding", "marian", "models", "settings", "storage", "text"},
-    "serving": {"decoding", "marian", "settings", "text"},
+    "serving": {"decoding", "documents", "marian", "settings", "text"},
     "training": {"batches", "kernels", "models", "settings"},
-    "terminal": {"corpora", "decoding", "evaluation", "marian", "settings", "storage", "text", "training"},
+    "terminal": {"corpora", "decoding", "documents", "evaluation", "marian", "settings", "storage", "text", "training"},
     "training/run": {
         *("batches", "corpora", "decoding", "evaluation", "inference", "kernels", "marian", "models", "settings"),
         *("storage", "text", "training"),

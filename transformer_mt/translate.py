@@ -50,8 +50,9 @@ the field numbers then lists which are missing and which are invented).
 
 Long lines are split at ends of sentences. At the end, a summary on standard error gives the number of lines, and
 which translations you should check. With --input FILE --output FILE you can stop or kill the command at any time: the
-same command resumes. With --format html, xml, markdown, srt or po, or if --input has such an ending, `translate`
-reads a complete document, translates its text, and writes the document with all its tags, code, times and comments.
+same command resumes. With --format html, xml, markdown, paragraphs, srt, vtt or po, or if --input has such an ending,
+`translate` reads a complete document, translates its text, and writes the document with all its tags, code, times and
+comments.
 
 The exit status is 0 for success, 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM. After either
 signal, standard output ends with a complete line, and the file of --output is unchanged."""
@@ -116,7 +117,7 @@ def _translate_document(arguments: argparse.Namespace) -> int:
             f"{option}: is about lines, but --format {arguments.format} writes a document: leave it out, or "
             "translate the lines of the file with --format text"
         )
-    text = line_input.read_document(arguments.input, arguments.errors)
+    text = line_input.read_document(arguments.input, arguments.errors, arguments.format)
     translator = Translator.load(cli.model_dirs(arguments), **vars(cli.engine_options(arguments)))
     translator.tags.check(arguments.tag)
     pairs, begun = list[tuple[str, Translation]](), time.perf_counter()
@@ -201,8 +202,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--format",
         choices=["text", *get_args(DocumentForm)],
-        help="text: lines; html, xml, markdown: a page or a part of one; srt: subtitles; po: gettext (default: by the "
-        "ending of --input, else text)",
+        help="text: lines; paragraphs: text with broken lines; html, xml, markdown: a page or a part of one; srt, vtt: "
+        "subtitles; po: gettext (default: by the ending of --input, else text)",
     )
     parser.add_argument("--tag", metavar="TAG", help="put this tag of the model, such as '<2de>', before every line")
     parser.add_argument(

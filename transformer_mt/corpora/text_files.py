@@ -1,5 +1,6 @@
 """Opens text files, compressed or not, and reads their lines."""
 
+import codecs
 import gzip
 import hashlib
 import importlib
@@ -134,10 +135,36 @@ def read_lines(path: Place, errors: InvalidText = "strict") -> Iterator[str]:
 
 def limited_lines(file: ByteStream, name: str) -> Iterator[bytes]:
     """Read the lines of a file. Raises CorpusError if one is too long for the memory: /dev/zero is an endless line."""
-    for number, line in enumerate(iter(partial(file.readline, _MOST_BYTES + 1), b""), start=1):
+    lines = _in_utf8(iter(partial(file.readline, _MOST_BYTES + 1), b""), name)
+    for number, line in enumerate(lines, start=1):
         if len(line) > _MOST_BYTES:
             raise CorpusError(f"{name}:{number}: has more than {_MOST_BYTES:,} bytes; write one sentence on each line")
         yield line
+
+
+def _in_utf8(pieces: Iterator[bytes], name: str = "") -> Iterator[bytes]:
+    """Yield the pieces of a file as they are or, if it is UTF-16 with a byte order mark, its lines in UTF-8.
+
+    With a name, raises CorpusError for UTF-16 that is damaged, or has no such mark: then zero bytes are in every second
+    place, and hardly in the others.
+    """
+    start = next(pieces, b"")
+    pieces = chain([start] if start else [], pieces)
+    big, little = start[::2].count(0), start[1::2].count(0)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        begun = b""
+        try:
+            for text in codecs.iterdecode(pieces, "utf-16", "strict" if name else "replace"):
+                *lines, begun = (begun + text.encode()).split(b"\n")
+                yield from (line + b"\n" for line in lines)
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"{name}: is UTF-16, but damaged ({error.reason}); copy the file again") from None
+        yield from [begun] * bool(begun)
+    elif name and max(big, little) > max(1, len(start) // 12, 10 * min(big, little)):
+        kind = "LE" if little > big else "BE"
+        raise CorpusError(f"{name}: is UTF-16, not UTF-8; convert it, as in `iconv -f UTF-16{kind} -t UTF-8`")
+    else:
+        yield from pieces
 
 
 def decode_lines(file: Iterable[bytes], name: str, errors: InvalidText = "strict") -> Iterator[str]:
@@ -232,17 +259,15 @@ def survey(path: Place) -> Survey:
 
 def survey_of(file: ByteStream) -> Survey:
     """Read the rest of an open file to its end. Counts the same lines as `read_lines`."""
-    digest, count, last = hashlib.sha256(), 0, b"\n"
-    while chunk := file.read(_CHUNK):
-        digest.update(chunk)
+    hashed, count, last = _Hashed(file), 0, b"\n"
+    for chunk in _in_utf8(iter(partial(hashed.read, _CHUNK), b"")):
         count += chunk.count(b"\n")
         last = chunk[-1:]
-    return Survey(digest.hexdigest(), count + (last != b"\n"))
+    return Survey(hashed.sum.hexdigest(), count + (last != b"\n"))
 
 
 _READ_AT_A_TIME = 1 << 18  # bytes
 _MANY_RETURNS = 10  # carriage returns in text without any line end
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
@@ -264,9 +289,8 @@ def all_lines(file: ByteStream, name: str) -> Iterator[str | BadLine]:
 
 def _chunks(file: ByteStream, name: str) -> Iterator[bytes]:
     """Read chunks that end where a line ends. Of a line longer than LONGEST, a part in the middle is left out."""
-    start = file.read(_READ_AT_A_TIME)
-    if start.startswith(_UTF16):
-        raise CorpusError(f"{name}: is UTF-16, not UTF-8; convert it, as in `iconv -f UTF-16 -t UTF-8`")
+    chunks = _in_utf8(iter(partial(file.read, _READ_AT_A_TIME), b""), name)
+    start = next(chunks, b"")
     chunk = start.removeprefix(BOM)
     if b"\n" not in chunk and chunk.count(b"\r") >= _MANY_RETURNS:
         raise CorpusError(
@@ -283,7 +307,7 @@ def _chunks(file: ByteStream, name: str) -> Iterator[bytes]:
         if end < len(chunk) and length <= LONGEST:
             begun.append(chunk[end:])
             length += len(chunk) - end
-        chunk = file.read(_READ_AT_A_TIME)
+        chunk = next(chunks, b"")
     if begun:
         yield b"".join(begun)
 

@@ -18,7 +18,7 @@ from transformer_mt.text.tokenizer import tagged
 AT_ONCE = 64  # lines of one job that are translated together: a small job waits no longer than these take
 
 
-Form = Literal["text", "html", "xml", "markdown", "srt", "po"]
+Form = Literal["text", "html", "xml", "markdown", "paragraphs", "srt", "vtt", "po"]
 
 
 @dataclass

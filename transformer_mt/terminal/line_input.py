@@ -17,6 +17,7 @@ from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.base.remote import Place, RemotePath
 from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.corpora import text_files
+from transformer_mt.documents.document import in_utf8
 from transformer_mt.terminal import cli
 
 Line = TypeVar("Line")
@@ -130,11 +131,16 @@ def _standard_input() -> BinaryIO:
     return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
 
 
-def read_document(path: Place | None, errors: text_files.InvalidText) -> str:
-    """Read a file, or standard input if `path` is None, with its line ends. Raises the CorpusErrors of `read_lines`."""
+def read_document(path: Place | None, errors: text_files.InvalidText, form: str) -> str:
+    """Read a file, or standard input if `path` is None, with its line ends.
+
+    Raises the CorpusErrors of `read_lines`, and the errors of `in_utf8`.
+    """
+    name = str(path or "standard input")
     with text_files.opened(path) if path is not None else nullcontext(_standard_input()) as file:
-        content = file.read()
-    for _ in text_files.decode_lines(io.BytesIO(content), str(path or "standard input"), errors):
+        content = in_utf8(file.read(), form, errors)
+    lines = [*text_files.limited_lines(io.BytesIO(content), name)]
+    for _ in text_files.decode_lines(lines, name, errors):
         pass  # only for its errors and warnings, which give the line
     return content.decode("utf-8-sig", errors)
 
