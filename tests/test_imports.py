@@ -37,7 +37,7 @@ BELOW = {
     "preparing": {"batches", "corpora", "marian", "settings", "storage", "text"},
     "evaluation": {"corpora", "decoding", "marian", "preparing", "settings", "storage", "text"},
     "exporting": {"decoding", "marian", "models", "settings", "storage", "text"},
-    "serving": {"decoding", "marian", "settings", "text"},
+    "serving": {"decoding", "documents", "marian", "settings", "text"},
     "training": {"batches", "kernels", "models", "settings"},
     "terminal": {"corpora", "decoding", "evaluation", "marian", "settings", "storage", "text", "training"},
     "training/run": {
