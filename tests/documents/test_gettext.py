@@ -52,8 +52,8 @@ def test_only_empty_translations_change_and_are_marked() -> None:
 
 
 FORMATS = (
-    "%s %d %(name)s %1$s {0} {name} %lu %zu %-5.2f%% $HOME ${PATH} {{ n }} %x %i %c %Y-%m-%d %% %'d %*d %n %@".split(
-        " "
+    "%s|%d|%(name)s|%1$s|{0}|{name}|%lu|%zu|%-5.2f%%|$HOME|${PATH}|{{ n }}|%x|%i|%c|%Y-%m-%d|%%|%'d|%*d|%n|%@".split(
+        "|"
     )
 )
 WORDS = "cannot read|file name|is not a directory|Written by|too many of|no such user|invalid".split("|")

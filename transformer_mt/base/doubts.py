@@ -1,4 +1,4 @@
-"""Finds doubtful translations by rules that need only texts: empty, copied, repeated, other numbers or placeholders."""
+"""Finds doubtful translations by rules that need only texts: empty, copied, repeated, other numbers, placeholders."""
 
 import re
 import unicodedata

@@ -40,7 +40,7 @@ def translate_protected(
     fragments = [fragment for at in lost for fragment in cut[at].fragments]
     places = [numbers[at] for at in lost for _ in cut[at].fragments]
     again = [text for text, _ in fragments], [prefix for _, prefix in fragments]
-    apart = translate(*again, places, replace(wanted, progress=None))
+    apart = translate(*again, places, replace(wanted, progress=None)) if places else []
     best = iter([translation for translation, *_ in apart])
     for number in lost:
         found[number] = [cut[number].joined(best)]

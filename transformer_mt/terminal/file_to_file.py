@@ -37,7 +37,7 @@ from transformer_mt.terminal.translation_output import (
 )
 from transformer_mt.text.terms import Terms
 
-_FORMAT = 7  # the format of parts.json and of the parts
+_FORMAT = 8  # the format of parts.json and of the parts
 
 
 @dataclass(frozen=True)
