@@ -441,7 +441,7 @@ class TestMistakes:
         path.write_text("corpus:\n  train: a\n")
         with pytest.raises(ConfigError) as error:
             load_config(path)
-        for key in ("data_dir", "run_dir", "corpus.source_language", "corpus.valid", "corpus.test"):
+        for key in ("data_dir", "run_dir", "corpus.source_language", "corpus.valid"):
             assert any(re.search(message("key-missing", f" {key} "), line) for line in str(error.value).splitlines())
 
     @pytest.mark.parametrize("content", [b"", b"- a\n", b"text", b"\xff\xfe"])
