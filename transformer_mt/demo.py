@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.files import write_whole, writing_to
 from transformer_mt.terminal import cli
 
 CONFIG = Path("configs/demo_en_de.yaml")
@@ -51,10 +51,8 @@ def copy_config(name: str, directory: Path) -> bool:
     path = directory / name
     if os.path.lexists(path):  # true for a broken link, too
         return False
-    try:
+    with writing_to(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{directory} cannot be created ({error.strerror}); give another directory") from None
     write_whole(path, (shipped_configs() / name).read_bytes())
     return True
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, assert_never, get_args
+from typing import Literal, get_args
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
@@ -120,19 +120,16 @@ def export_argos(model_dir: Path, output: Path, quantization: str, overrides: Se
 def _writer(trained: Trained, model_dir: Path, format: Format, quantization: str) -> Callable[[Path], None]:
     """Return the function that writes the export. Raises UserError if the format does not support the model."""
     # Imported here, because they import other packages that may not be installed.
-    match format:
-        case "ctranslate2":
-            import_ctranslate2()
-            from transformer_mt.exporting import ctranslate2_format
+    if format == "ctranslate2":
+        import_ctranslate2()
+        from transformer_mt.exporting import ctranslate2_format
 
-            reason = unsupported_setting(trained.config.model, SUPPORTED)
-            write = partial(ctranslate2_format.write, trained, quantization=quantization)
-        case "huggingface":
-            from transformer_mt.exporting import huggingface
+        reason = unsupported_setting(trained.config.model, SUPPORTED)
+        write = partial(ctranslate2_format.write, trained, quantization=quantization)
+    else:
+        from transformer_mt.exporting import huggingface
 
-            reason, write = huggingface.unsupported(trained.config.model), partial(huggingface.write, trained)
-        case _:
-            assert_never(format)
+        reason, write = huggingface.unsupported(trained.config.model), partial(huggingface.write, trained)
     if reason:
         raise UserError(f"{model_dir} cannot be exported as {format}: {reason}")
     return write

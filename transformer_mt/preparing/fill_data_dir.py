@@ -225,7 +225,7 @@ def shard_maker(plan: Plan, claims: Claims, num_workers: int) -> Iterator[tuple[
     workers = Workers(encoder.encode, num_workers, start="spawn")
     try:
         directory = plan.directory / "train"
-        yield ShardMaker(directory, encoder, workers, settings, plan.held_out, filters.duplicates, claims), corpora
+        yield ShardMaker(directory, encoder, workers, settings, plan.held_out, claims), corpora
     finally:
         workers.close()
 

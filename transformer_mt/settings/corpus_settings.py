@@ -166,10 +166,6 @@ def _form(split: Any) -> str:
     return "(text)" if isinstance(split, str | int | float | None) else "(where)"
 
 
-def _form_of_training(split: Any) -> str:
-    return "(several)" if isinstance(split, list | tuple) else _form(split)
-
-
 def _is_share(split: Any) -> TypeGuard[PairedText]:
     return isinstance(split, PairedText) and split.share is not None
 
@@ -178,7 +174,7 @@ _OneText = Annotated[_Where, Tag("(text)")] | Annotated[PairedText, Tag("(where)
 Split = Annotated[_OneText, Discriminator(_form)]
 TrainingSplit = Annotated[
     _OneText | Annotated[tuple[PairedText, ...], Tag("(several)"), Field(max_length=10_000, strict=False)],
-    Discriminator(_form_of_training),
+    Discriminator(lambda split: "(several)" if isinstance(split, list | tuple) else _form(split)),
 ]
 
 

@@ -119,7 +119,8 @@ class Claims:
         first, until = dict[Path, bytes](), time.monotonic() + LEASE / 4
         while True:
             found = {sign: self._seen[sign][0] for sign in self.others()}
-            found = {sign: content for sign, content in found.items() if _work_in(content) != self.work}
+            # `_write` puts two other words before the work.
+            found = {sign: text for sign, text in found.items() if text.split(b" ", 2)[2:] != [self.work.encode()]}
             first = found | first
             for sign, content in found.items():
                 is_near = self._machine and content.startswith(self._machine.encode())  # then the lock has decided
@@ -172,10 +173,6 @@ def _is_locked(path: Path) -> bool:
         return False
     except OSError:  # of another user, for example: then the lease decides
         return True
-
-
-def _work_in(sign: bytes) -> str:
-    return b" ".join(sign.split(b" ")[2:]).decode()
 
 
 def _machine() -> str:
