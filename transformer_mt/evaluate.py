@@ -12,7 +12,7 @@ from typing import Any
 
 from transformer_mt.base.errors import EvaluationError, TranslationError
 from transformer_mt.base.system import command_line
-from transformer_mt.base.wording import LineProgress
+from transformer_mt.base.wording import LineProgress, warn
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
@@ -165,8 +165,7 @@ def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict
         trained_on = str(read_json(model.parent / "run.json")[-1]["data"]["train"])
     found = evaluated_texts.also_in_training(data_dir, names, trained_on)
     for name, overlap in found.items():
-        if warning := evaluated_texts.overlap_warning(name, overlap, data_dir):
-            print(f"warning: {warning}", file=sys.stderr)
+        warn(evaluated_texts.overlap_warning(name, overlap, data_dir))
     return found
 
 
@@ -185,8 +184,7 @@ def _translate(
     seconds = time.perf_counter() - begun
     for line, best in enumerate(found, start=1):
         summary.add(line, best)
-    for warning in summary.warnings():
-        print(f"warning: {name}: {warning}", file=sys.stderr)
+    warn(*(f"{name}: {warning}" for warning in summary.warnings()))
     lines = {f"num_{kind}": len(summary.doubtful[kind]) for kind in ("short", "at_limit")}
     lines["num_split"] = summary.num_split
     speed = {"seconds": round(seconds, 3), "sentences_per_second": round(len(sources) / seconds, 2)}
