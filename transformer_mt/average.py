@@ -62,9 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def average_run(run_dir: Path, config: Config, device: str | None = None) -> None:
     """Write the model of a run, unless it exists already. Raises CheckpointError if no checkpoint is complete."""
-    newest = str(
-        (checksums.saved_steps(run_dir) or [0])[-1]
-    )  # looked up first, because training may still write checkpoints
+    # Looked up first, because training may still write checkpoints.
+    newest = str((checksums.saved_steps(run_dir) or [0])[-1])
     candidates = find_candidates(run_dir, config.averaging, config.training)
     model_dir, tokenizer = run_dir / "model", _tokenizer_of(run_dir, config)
     _check_ours(model_dir)
