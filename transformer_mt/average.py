@@ -9,6 +9,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from transformer_mt.base.errors import CheckpointError
+from transformer_mt.base.wording import warn
 from transformer_mt.kernels.device import Device, check_c_compiler, choose_device
 from transformer_mt.preparing.prepared import check_data, files_of, validation_digest
 from transformer_mt.settings.experiment import Config
@@ -62,9 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def average_run(run_dir: Path, config: Config, device: str | None = None) -> None:
     """Write the model of a run, unless it exists already. Raises CheckpointError if no checkpoint is complete."""
-    newest = str(
-        (checksums.saved_steps(run_dir) or [0])[-1]
-    )  # looked up first, because training may still write checkpoints
+    # Looked up first, because training may still write checkpoints.
+    newest = str((checksums.saved_steps(run_dir) or [0])[-1])
     candidates = find_candidates(run_dir, config.averaging, config.training)
     model_dir, tokenizer = run_dir / "model", _tokenizer_of(run_dir, config)
     _check_ours(model_dir)
@@ -82,7 +82,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
         return
     if gone:
         what = "so it is not mixed with the trained weights, and only the first validation set counts"
-        print(f"warning: training.initialise_from={gone} is not there any more, {what}", file=sys.stderr)
+        warn(f"training.initialise_from={gone} is not there any more, {what}")
     scores = _validate(candidates, config, paths[-1], tokenizer, device) if can_validate else []
     is_free = scores and config.averaging.choose == "auto"
     initial = initial_scores(candidates, scores)
@@ -100,8 +100,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     print(f"{model_dir}: {chosen}, {_reason(scores, config, bool(initial and initial.others))}")
     if initial is not None:
         print(_gains(initial, scores[candidates.index(chosen)]))
-    if warning := _warning(model_dir, candidates, scores, config):
-        print(f"warning: {warning}", file=sys.stderr)
+    warn(_warning(model_dir, candidates, scores, config))
 
 
 def _tokenizer_of(run_dir: Path, config: Config) -> Tokenizer:

@@ -43,12 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "python -m transformer_mt.export runs/demo_en_de/model exported --format ctranslate2 --quantization int8",
     )
     cli.add_model(parser)
-    parser.add_argument(
-        "output",
-        metavar="OUTPUT_DIR",
-        type=Path,
-        help="a new or empty directory, or an earlier export; for argos, a file that ends in .argosmodel",
-    )
+    about = "a new or empty directory, or an earlier export; for argos, a file that ends in .argosmodel"
+    parser.add_argument("output", metavar="OUTPUT_DIR", type=Path, help=about)
     cli.add_settings(parser, "settings of decoding, which become the defaults of the export")
     parser.add_argument("--format", choices=[*get_args(Format), "argos"], required=True)
     parser.add_argument(

@@ -11,7 +11,7 @@ from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError
 from transformer_mt.base.languages import has_spaces
 from transformer_mt.base.system import command_line
 from transformer_mt.base.torchrun import may_restart, num_processes
-from transformer_mt.base.wording import counted
+from transformer_mt.base.wording import counted, warn
 from transformer_mt.batches.batching import stages_of
 from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
 from transformer_mt.batches.loader import BatchLayout, Loader
@@ -282,8 +282,7 @@ def _checkpoint_to_resume(run_dir: Path) -> Path | None:
     if path is None and complaints:
         advice = "No undamaged checkpoint is left: choose another run_dir, or delete this one to start again"
         raise CheckpointError("\n".join([*complaints, advice]))
-    for complaint in complaints:
-        print(f"warning: {complaint}: training resumes from the one before", file=sys.stderr)
+    warn(*(f"{complaint}: training resumes from the one before" for complaint in complaints))
     if path is not None:
         best = load_progress(path).best_steps[:1]
         if best and checkpoint_path(run_dir, best[0]).is_dir():

@@ -187,18 +187,10 @@ def _parser() -> argparse.ArgumentParser:
     cli.add_model(parser)
     cli.add_engine_arguments(parser)
     cli.add_settings(parser, "a setting, such as beam_size=5")
-    parser.add_argument(
-        "--input",
-        metavar="FILE",
-        type=cli.place,
-        help="read this file, not standard input; may be a .gz, .zst or .xz, and a URL such as s3://BUCKET/FILE",
-    )
-    parser.add_argument(
-        "--output",
-        metavar="FILE",
-        type=cli.place,
-        help="write this file instead (.gz: compressed), or to s3:// or gs://",
-    )
+    about = "read this file, not standard input; may be a .gz, .zst or .xz, and a URL such as s3://BUCKET/FILE"
+    parser.add_argument("--input", metavar="FILE", type=cli.place, help=about)
+    about = "write this file instead (.gz: compressed), or to s3:// or gs://"
+    parser.add_argument("--output", metavar="FILE", type=cli.place, help=about)
     parser.add_argument(
         "--format",
         choices=["text", *get_args(DocumentForm)],

@@ -7,12 +7,14 @@ from transformer_mt.base.errors import ConfigError
 
 
 class Place(NamedTuple):
-    """The numbers of this process and of the processes that were started with it."""
+    """The numbers of this process and of the processes that were started with it. By default, it is alone."""
 
-    rank: int
-    size: int
-    local_rank: int
-    local_size: int
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    """Its number among the processes on this machine, which is also the number of its GPU."""
+    local_size: int = 1
+    """The number of processes on this machine."""
 
 
 def num_processes() -> int:

@@ -33,6 +33,12 @@ def visible(line: str) -> str:
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], line)
 
 
+def warn(*warnings: str | None) -> None:
+    """Print warnings on standard error. Empty ones and None are none."""
+    for warning in filter(None, warnings):
+        print(f"warning: {warning}", file=sys.stderr, flush=True)
+
+
 def duration(seconds: float) -> str:
     """Write a number of seconds as text in suitable units, such as 40 s, 5 min, 3 h 20 min or 4 days 6 h."""
     minutes, hours = round(seconds / 60), round(seconds / 3600)

@@ -6,7 +6,7 @@ D model width  V vocabulary  T positions
 import json
 import zipfile
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
 from ctranslate2.specs.common_spec import Activation, LayerNormSpec, LinearSpec
@@ -27,6 +27,8 @@ from transformer_mt.version import __version__
 
 ARGOS_ENDING = ".argosmodel"
 _ARGOS_VERSION = "1.9.0"  # the oldest version that reads this form
+# With swiglu, ffn_glu adds the product with the linear map.
+_ACTIVATIONS = {"relu": Activation.RELU, "gelu": Activation.GELU} | dict.fromkeys(("swish", "swiglu"), Activation.SWISH)
 _MODEL_FILES = ("config.json", "model.bin", "shared_vocabulary.json")
 
 
@@ -74,20 +76,11 @@ def _options(config: Config) -> dict[str, Any]:
 
 
 def _empty_spec(model: TransformerConfig, decoding: DecodingConfig) -> TransformerSpec:
-    match model.activation:
-        case "relu":
-            activation = Activation.RELU
-        case "gelu":
-            activation = Activation.GELU
-        case "swish" | "swiglu":
-            activation = Activation.SWISH  # silu; ffn_glu adds the product with the linear map
-        case _:
-            assert_never(model.activation)
     return TransformerSpec.from_config(
         (model.encoder_layers, model.decoder_layers),
         model.num_heads,
         pre_norm=model.norm == "pre",
-        activation=activation,
+        activation=_ACTIVATIONS[model.activation],
         ffn_glu=model.activation == "swiglu",
         alignment_layer=index_of("cross", decoding.alignment_layer, model.decoder_layers),
         alignment_heads=model.num_heads,  # the mean over all heads

@@ -3,8 +3,6 @@
 T positions  D model width  V vocabulary
 """
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
@@ -14,18 +12,6 @@ def embedding(vocab_size: int, d_model: int) -> nn.Embedding:
     made = nn.Embedding(vocab_size, d_model)
     nn.init.normal_(made.weight, std=d_model**-0.5)
     return made
-
-
-def embeddings(
-    ties: Literal["all", "target", "none"], d_model: int, source_vocab_size: int, target_vocab_size: int
-) -> tuple[nn.Embedding, nn.Embedding, nn.Embedding]:
-    """The embeddings of target, source and output, in this order; tied ones are the same matrix, VD."""
-    target = embedding(target_vocab_size, d_model)
-    if ties == "all":
-        assert source_vocab_size == target_vocab_size, "one matrix needs one vocabulary"
-    source = target if ties == "all" else embedding(source_vocab_size, d_model)
-    output = embedding(target_vocab_size, d_model) if ties == "none" else target
-    return target, source, output
 
 
 def sinusoidal(num_positions: int, d_model: int) -> Tensor:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import fields
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, get_args, get_type_hints
 
 from transformer_mt import end_at_once
 from transformer_mt.base import remote
@@ -73,8 +73,18 @@ def add_settings(parser: argparse.ArgumentParser, meaning: str) -> None:
     parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help=meaning)
 
 
+_ENGINE_HELP = {
+    "device": "auto, cpu, cuda or cuda:N (default: auto)",
+    "dtype": "format of matrix products (default: fp32)",
+    "quantize": "int8: multiply matrices of 8-bit integers, on a CPU (default: none)",
+    "workers": "number of processes on a CPU; 0, the default, lets the engine choose",
+    "engine": "torch (the default) runs a model directory; ctranslate2 runs a directory that `export` wrote",
+    "plain": "run the slow code that is easy to read instead of its faster versions, to compare the two",
+}
+
+
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --ensemble, --device, --dtype, --quantize, --workers, --engine and --plain."""
+    """Add --ensemble, and an option for each of EngineOptions."""
     parser.add_argument(
         "--ensemble",
         metavar="MODEL_DIR",
@@ -83,34 +93,18 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="another model with the same vocabulary, to use the mean of the models' probabilities. May be repeated",
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
-    parser.add_argument(
-        "--dtype", choices=["fp32", "bf16", "fp16"], default="fp32", help="format of matrix products (default: fp32)"
-    )
-    parser.add_argument(
-        "--quantize",
-        choices=["none", "int8"],
-        default="none",
-        help="int8: multiply matrices of 8-bit integers, on a CPU (default: none)",
-    )
-    parser.add_argument(
-        "--workers",
-        metavar="N",
-        type=int,
-        default=0,
-        help="number of processes on a CPU; 0, the default, lets the engine choose",
-    )
-    parser.add_argument(
-        "--engine",
-        choices=["torch", "ctranslate2"],
-        default="torch",
-        help="torch (the default) runs a model directory; ctranslate2 runs a directory that `export` wrote",
-    )
-    parser.add_argument(
-        "--plain",
-        action="store_true",
-        help="run the slow code that is easy to read instead of its faster versions, to compare the two",
-    )
+    from transformer_mt.decoding.loading import EngineOptions  # here, because most commands need no engine
+
+    kinds = get_type_hints(EngineOptions)
+    for name, about in _ENGINE_HELP.items():
+        default, choices = getattr(EngineOptions, name), get_args(kinds[name])
+        if default is False:
+            parser.add_argument(f"--{name}", action="store_true", help=about)
+        elif choices:
+            parser.add_argument(f"--{name}", choices=choices, default=default, help=about)
+        else:
+            metavar = "N" if kinds[name] is int else None
+            parser.add_argument(f"--{name}", type=kinds[name], metavar=metavar, default=default, help=about)
 
 
 def engine_options(arguments: argparse.Namespace) -> "EngineOptions":

@@ -70,8 +70,10 @@ def one_update(
     """Make one update from these micro-batches, the same number on every rank. Splits those too large for memory."""
     counts = torch.tensor([[batch.num_labels, batch.num_positions] for batch in batches]).sum(0)
     num_labels, num_positions = ranks.sum(counts).tolist()
+    for group in learner.optimizer.param_groups:
+        group["lr"] = rate
     numbers = learner.room.fit(
-        batches, lambda parts: update(learner, parts, rate, step, num_labels, settings, ranks), learner.loss
+        batches, lambda parts: update(learner, parts, step, num_labels, settings, ranks), learner.loss
     )
     learner.average.update(step)
     pairs = torch.cat([batch.pairs_B for batch in batches])

@@ -58,7 +58,6 @@ class Update:
 def update(
     learner: "Learner",
     batches: Iterable[MicroBatch],
-    rate: float,
     step: int,
     num_labels: int,
     settings: TrainingConfig,
@@ -93,8 +92,6 @@ def update(
     # one step: the fused optimizer changes nothing if `found_inf` is 1, so the host need not wait for this number
     is_finite = torch.isfinite(norm + smoothed)
     optimizer.found_inf = (~is_finite).float()  # type: ignore[attr-defined]
-    for group in optimizer.param_groups:
-        group["lr"] = rate
     optimizer.step()
     scaler.update()  # halves the scale if the gradient is not finite
     optimizer.zero_grad(set_to_none=True)
