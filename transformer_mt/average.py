@@ -32,7 +32,7 @@ from transformer_mt.training.run.candidates import (
     scores_of_training,
     validate_candidates,
 )
-from transformer_mt.training.run.checkpoint import added_pieces, check_settings, check_tokenizer, load_progress
+from transformer_mt.training.run.checkpoint import STATE, added_pieces, check_settings, check_tokenizer, load_progress
 from transformer_mt.training.run.run_log import check_same_data
 from transformer_mt.training.run.validation import ValidationScores, load_validation, shown_metrics, way_of_validation
 
@@ -72,8 +72,9 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     mixed_with = {candidate.initial for candidate in candidates if candidate.initial}
     _check_weights(paths, mixed_with, run_dir, config, tokenizer)
     can_validate = (Path(config.data_dir) / "valid.target.txt").is_file()
-    sums = [(path / checksums.SUMS).read_text("utf-8") for path in (run_dir, *paths, *mixed_with)]
-    made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", *sums)
+    # Without the checksum of state.json, which contains times.
+    sums = [{**checksums.read_sums(path), STATE: ""} for path in (run_dir, *paths, *mixed_with)]
+    made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", str(sums))
     former = read_metadata(model_dir / checksums.MODEL)
     gone = config.training.initialise_from if config.averaging.choose == "auto" and not mixed_with else None
     was_mixed = gone and "initial weights" in former.get("validation", "") and former.get("newest") == newest
