@@ -40,7 +40,8 @@ def translate_paragraphs(text: str, translate: Translate, languages: tuple[str, 
             groups[-1].append(line)
         else:
             groups.append([line])
-    if num_left := sum(not _is_prose(line) and any(map(str.isalpha, line[0])) for line in lines):
+    left = [line[0] for line in lines if not _is_prose(line) and any(map(str.isalpha, line[0]))]
+    if num_left := sum(len(one.splitlines()) for one in left):
         _log.warning("warning: lines that stay, as signatures or what looks like a table or drawing: %d", num_left)
     sources = [_joined(group, has_spaces(languages[0])) for group in groups if _is_prose(group[0])]
     found, written = iter(zip(sources, translate(sources), strict=True)), list[str]()
