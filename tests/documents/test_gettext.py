@@ -5,10 +5,12 @@ from typing import Literal
 
 import polib
 import pytest
+from helpers.messages import message
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.decoding.translation import Translation, doubtful
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.documents.document import in_utf8
 from transformer_mt.documents.gettext import translate_po
 from transformer_mt.settings.search_settings import DecodingConfig
 
@@ -107,3 +109,43 @@ def test_a_text_is_never_taken_for_the_name_of_a_file(tmp_path, monkeypatch) -> 
     (tmp_path / "other.po").write_text('msgid "secret"\nmsgstr ""\n', encoding="utf-8")
     with pytest.raises(TranslationError):
         translate_po("other.po", shout)
+
+
+CATALOGUE = HEADER + '\nmsgid "caf\u00e9"\nmsgstr "Caf\u00e9"\n\nmsgid "dog"\nmsgstr ""\n'
+
+
+@pytest.mark.parametrize("charset", ["ISO-8859-15", "iso-8859-1", "CP1252", "windows-1252", "GB18030"])
+def test_a_catalogue_is_read_in_the_charset_of_its_header_and_becomes_utf8(charset: str) -> None:
+    text = CATALOGUE.replace("UTF-8", charset).replace('"dog"', '"\u20ac"' if charset != "iso-8859-1" else '"dog"')
+    found = in_utf8(text.encode(charset), "po").decode()
+    assert found == text.replace(charset, "UTF-8")
+    assert polib.pofile(translate_po(found, shout))[0].msgstr == "Caf\u00e9"
+
+
+@pytest.mark.parametrize("charset", ["UTF-8", "utf-8", "punycode", "no-such-charset"])
+def test_any_other_catalogue_stays_as_it_is(charset: str) -> None:
+    content = CATALOGUE.replace("UTF-8", charset).encode()
+    assert in_utf8(content, "po") == content
+    assert in_utf8(CATALOGUE.replace("UTF-8", "ISO-8859-1").encode(), "html").decode().count("ISO-8859-1") == 1
+
+
+@pytest.mark.parametrize("charset", ["CHARSET", "US-ASCII"])
+def test_a_catalogue_that_gets_other_letters_names_utf8(charset: str) -> None:
+    assert in_utf8(CATALOGUE.replace("UTF-8", charset).encode(), "po").decode() == CATALOGUE
+
+
+def test_a_wrong_charset_is_named() -> None:
+    with pytest.raises(TranslationError, match=message("wrong-encoding", "GB2312")):
+        in_utf8(CATALOGUE.replace("UTF-8", "GB2312").encode("iso-8859-1"), "po")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_documents_in_utf16_are_read(encoding: str) -> None:
+    for form, text in (("po", CATALOGUE), ("xml", '<?xml version="1.0" encoding="UTF-16"?><a>\u00e9</a>'), ("srt", "")):
+        found = in_utf8(("\ufeff" + text).encode(encoding), form).decode()
+        assert found == text.replace("UTF-16", "UTF-8")
+
+
+def test_xml_is_read_in_the_encoding_that_it_declares() -> None:
+    text = "<?xml version='1.0' encoding='ISO-8859-1'?><a>\u00e9</a>"
+    assert in_utf8(text.encode("iso-8859-1"), "xml").decode() == text.replace("ISO-8859-1", "UTF-8")

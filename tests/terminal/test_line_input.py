@@ -11,7 +11,7 @@ import pytest
 from helpers.messages import message, says
 
 from transformer_mt.base.errors import CorpusError, UserError
-from transformer_mt.terminal.line_input import LineInput, beside, open_lines
+from transformer_mt.terminal.line_input import LineInput, beside, open_lines, read_document
 
 
 @pytest.fixture
@@ -133,3 +133,34 @@ def test_no_thread_is_needed_for_a_file(tmp_path):
     before = threading.active_count()
     assert list(open_lines(path, "strict", 9).blocks) == [LINES]
     assert threading.active_count() == before
+
+
+TEXTS = {"srt": "1\n00:00:01,000 --> 00:00:02,000\nM\u00fcll\n", "vtt": "WEBVTT\n\n", "html": "<p>\u4e00</p>\r\n"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("form", TEXTS)
+def test_text_with_a_byte_order_mark_is_read_as_a_document_and_as_lines(tmp_path, standard_input, form, encoding):
+    path, text = tmp_path / "text", TEXTS[form]
+    path.write_bytes(text.encode(encoding))
+    lines = [line.rstrip("\r") for line in text.split("\n")][:-1]
+    for place in (path, None):
+        standard_input(os.open(path, os.O_RDONLY))
+        assert read_document(place, "strict", form) == text
+        standard_input(os.open(path, os.O_RDONLY))
+        found = open_lines(place, "strict", 100)
+        assert found.num_lines == len(lines) and list(found.blocks) == [lines]
+
+
+def test_all_readers_say_the_same_about_utf16_without_a_mark(tmp_path, standard_input):
+    path = tmp_path / "text"
+    path.write_bytes("A dog.\nA cat.\n".encode("utf-16-le"))
+    readers = [
+        lambda place: read_document(place, "strict", "srt"),
+        lambda place: [*open_lines(place, "strict", 9).blocks],
+    ]
+    for place in (path, None):
+        for read in readers:
+            standard_input(os.open(path, os.O_RDONLY))
+            with pytest.raises(CorpusError, match=message("text-is-utf-16", str(place or "standard input"), "LE")):
+                read(place)

@@ -258,7 +258,7 @@ def _put_together(
 
 def _escaped(text: str, frame: str) -> str:
     text = _SIGNS.sub(lambda sign: sign[0] if sign[1] else f"\\{sign[0]}", text)
-    return text.replace("|", r"\|") if frame == _SETEXT else text  # above dashes, it would begin a table
+    return text.replace("|", "&#124;") if frame == _SETEXT else text  # above dashes, even \| would begin a table
 
 
 def _in_frame(text: str, frame: str) -> str:

@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from itertools import pairwise, repeat
 
 from transformer_mt.base.languages import has_spaces
-from transformer_mt.base.wording import counted
 from transformer_mt.documents.markup import Translate
 
 _log = logging.getLogger(__name__)
 _WIDTHS = range(40, 121)  # columns at which people break lines
-_LINES = re.compile(r"(?:> ?)*-- \r?\n(?:.*\S.*(?:\n|\Z))*|.*\n|.+")  # a signature of mail is one
-_LINE = re.compile(
-    r"(?P<quote>(?:\s{0,3}>)*)(?P<indent>\s*)(?P<bullet>[-–—*+•·‣◦▪]\s+|#{1,6}\s+|-{1,2}\w\S*(?:,? --?\w\S*)*\s{2,})?"
-    r"(?P<number>\(?(?:\d{1,3}|[a-zA-Z])[.)]\s+)?(?P<text>\S(?:.*\S)?)?(?P<end>\s*)",
-    re.DOTALL,
+_BLANK = r"[^\S\n]"
+_LINE = re.compile(  # a signature of mail is one line
+    rf"(?!\Z)(?:(?:> ?)*-- \r?\n(?:.*\S.*(?:\n|\Z))*|(?P<quote>(?:{_BLANK}{{0,3}}>)*)(?P<indent>{_BLANK}*)"
+    rf"(?P<bullet>(?:[-–—*+•·‣◦▪]|#{{1,6}}){_BLANK}+|-{{1,2}}\w\S*(?:,? --?\w\S*)*{_BLANK}{{2,}})?"
+    rf"(?P<number>\(?(?:\d{{1,3}}|[a-zA-Z])[.)]{_BLANK}+)?(?P<text>\S(?:.*\S)?)?(?P<end>{_BLANK}*(?:\n|\Z)))"
 )
 _SIGN = re.compile("[!-@\\[-`{-~\u2010-\u2bff]")  # digits, punctuation, and what draws boxes
-_TABLE = re.compile(r"\S(?:\s{4,}|\t)\S|[|+].*[|+]$|.*\n", re.DOTALL)
+_TABLE = re.compile(r"\S(?:\s{4,}|\t)\S|^[|+].*[|+]$")
 _WIDE = "[\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff]"  # without Korean
 # What stays together in a line: a word; or a wide character, with the marks that stand before and after it.
 _UNIT = re.compile(rf"[（「『《〈【［]*(?:{_WIDE}|(?:(?!{_WIDE})\S)+)[、。，．！？：；）」』》〉】］…ー々]*\s*")  # noqa: RUF001
@@ -34,16 +33,16 @@ def translate_paragraphs(text: str, translate: Translate, languages: tuple[str, 
     Signatures of mail and lines that are no sentences, such as those of tables and drawings, stay, and so does a
     paragraph whose translation is equal.
     """
-    lines, groups = _read(_LINES.findall(text)), list[list[_Line]]()
+    lines, groups = [*_LINE.finditer(text)], list[list[_Line]]()
     width = _width(lines)
     for line in lines:
         if groups and _continues(groups[-1], line, width):
             groups[-1].append(line)
         else:
             groups.append([line])
-    if num_left := sum(not _is_prose(line) and any(map(str.isalpha, line[0])) for line in lines):
-        left = counted(num_left, "line")
-        _log.warning("warning: %s stay as they are: signatures, and what looks like a table or a drawing", left)
+    left = [line[0] for line in lines if not _is_prose(line) and any(map(str.isalpha, line[0]))]
+    if num_left := sum(len(one.splitlines()) for one in left):
+        _log.warning("warning: lines that stay, as signatures or what looks like a table or drawing: %d", num_left)
     sources = [_joined(group, has_spaces(languages[0])) for group in groups if _is_prose(group[0])]
     found, written = iter(zip(sources, translate(sources), strict=True)), list[str]()
     for group in groups:
@@ -54,15 +53,11 @@ def translate_paragraphs(text: str, translate: Translate, languages: tuple[str, 
 
 def looks_wrapped(lines: Sequence[str]) -> bool:
     """Whether the lines of a text look broken: most are full, and many of these end within a sentence."""
-    read = _read(lines)
+    read = [*_LINE.finditer("\n".join(lines))]
     width, pairs = _width(read), [(one, other) for one, other in pairwise(read) if one["text"] and other["text"]]
     full = [(one["text"], other["text"]) for one, other in pairs if _is_full(one, other, width)]
     torn = [other for text, other in full if not text.endswith(_ENDS) and not other[0].isupper()]
     return len(pairs) >= 8 and 2 * len(full) > len(pairs) < 4 * len(torn)
-
-
-def _read(lines: Sequence[str]) -> list[_Line]:
-    return [found for line in lines if (found := _LINE.fullmatch(line))]
 
 
 def _is_prose(line: _Line) -> bool:
@@ -107,9 +102,10 @@ def _joined(group: Sequence[_Line], is_spaced: bool) -> str:
 def _wrapped(group: Sequence[_Line], text: str, width: int) -> str:
     """Break the translation of a paragraph as its source was broken."""
     first, own = group[0], max(_columns(line[0].rstrip()) for line in group)
-    head, then = first[0][: first.start("text")], first["quote"] + first["indent"]
+    then = first["quote"] + first["indent"]
+    head = then + (first["bullet"] or "") + (first["number"] or "")
     if len(group) > 1:
-        then, width = group[1][0][: group[1].end("indent")], own if own < 0.85 * width else width
+        then, width = group[1]["quote"] + group[1]["indent"], own if own < 0.85 * width else width
     else:
         then, width = then + " " * (len(head) - len(then)), max(own, width) if width else 0
     lines = [head]
