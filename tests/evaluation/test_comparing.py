@@ -157,7 +157,7 @@ def test_a_setting_that_is_better_with_every_seed_is_called_better():
     assert list(tables[0].systems[1].scores) == pytest.approx(bleu)
     assert tables[0].systems[1].value == pytest.approx(np.mean(bleu))
     assert spread(bleu) == f"3, standard deviation {np.std(bleu, ddof=1):.2f}"
-    assert spread(bleu[:2]) == f"2, {min(bleu[:2]):.2f} to {max(bleu[:2]):.2f}" and spread([]) == ""
+    assert spread(bleu[:2]) == f"2, {min(bleu[:2]):.2f} to {max(bleu[:2]):.2f}" and spread([]) == "1"
 
 
 def test_settings_that_differ_no_more_than_their_seeds_are_not_called_different():

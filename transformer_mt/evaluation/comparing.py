@@ -346,12 +346,13 @@ def _table(table: dict[str, Any]) -> str:
         p_value = "same text" if number else ""
         if system["p_value"] is not None:
             p_value = f"{system['p_value']:.4f}"
-        lines.append(f"{system['system']:{width}}  {score:>12}  {p_value:>11}  {spread(system['scores'])}".rstrip())
+        seeds = spread(system["scores"]) if has_seeds else ""
+        lines.append(f"{system['system']:{width}}  {score:>12}  {p_value:>11}  {seeds}".rstrip())
     return "\n".join([*lines, f"  {table['signature']}"])
 
 
 def spread(scores: Sequence[float]) -> str:
-    """Say how many seeds a system has, and how far apart their scores are; nothing of a single run."""
+    """Say how many seeds a system has, and how far apart their scores are. A single run has no scores of seeds."""
     if len(scores) < 3:
-        return f"2, {min(scores):.2f} to {max(scores):.2f}" if scores else ""
+        return f"2, {min(scores):.2f} to {max(scores):.2f}" if scores else "1"
     return f"{len(scores)}, standard deviation {stdev(scores):.2f}"
