@@ -1,10 +1,12 @@
 """Lines come from a file, a pipe or a terminal, and none is lost or doubled."""
 
+import gzip
 import os
 import pty
 import sys
 import termios
 import threading
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,46 @@ def test_a_file_comes_in_full_blocks_and_is_counted(tmp_path, standard_input):
     for lines in (open_lines(path, "strict", 2), open_lines(None, "strict", 2)):
         assert (lines.is_file, lines.num_lines) == (True, 5)
         assert list(lines.blocks) == [LINES[:2], LINES[2:4], LINES[4:]]
+
+
+def change(path, how):
+    content = path.read_bytes()
+    path.unlink() if how == "gone" else path.write_bytes(content[:20] if how == "shorter" else content + b"more\n")
+
+
+@pytest.mark.parametrize("how", ["shorter", "longer", "gone"])
+@pytest.mark.parametrize("source", ["file", "compressed", "standard input"])
+def test_a_file_that_changes_is_an_error_at_the_next_block(tmp_path, standard_input, how, source):
+    """Also if the change comes before the first block, when a command loads its model."""
+    path = tmp_path / ("lines.gz" if source == "compressed" else "lines")
+    content = gzip.compress(CONTENT) if source == "compressed" else CONTENT
+    path.write_bytes(content)
+    for num_blocks in (0, 1, 3):
+        if source == "standard input":
+            if how == "gone":
+                return  # who has opened a file keeps it
+            standard_input(os.open(path, os.O_RDONLY))
+        lines = open_lines(None if source == "standard input" else path, "strict", 2)
+        assert len(list(islice(lines.blocks, num_blocks))) == num_blocks
+        change(path, how)
+        name = source if source == "standard input" else str(path)
+        with pytest.raises(CorpusError, match=message("text-changed-while-read", name)):
+            next(lines.blocks)
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("how", ["shorter", "longer", "gone"])
+@pytest.mark.parametrize("which", ["lines", "others"])
+def test_a_change_of_two_files_is_said_before_a_difference_of_their_lengths(tmp_path, how, which):
+    for name in ("lines", "others"):
+        (tmp_path / name).write_bytes(CONTENT)
+    for num_blocks in (1, 3):
+        pairs = beside(open_lines(tmp_path / "lines", "strict", 2), tmp_path / "others", "strict")
+        assert len(list(islice(pairs, num_blocks))) == num_blocks
+        change(tmp_path / which, how)
+        with pytest.raises(CorpusError, match=message("text-changed-while-read", str(tmp_path / which))):
+            next(pairs)
+        (tmp_path / which).write_bytes(CONTENT)
 
 
 def test_a_pipe_is_read_as_it_fills(standard_input):

@@ -7,18 +7,20 @@ import importlib
 import io
 import logging
 import lzma
+import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from stat import S_ISREG
 from types import ModuleType
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple, TypeVar
 
 from transformer_mt.base.errors import CorpusError
-from transformer_mt.base.remote import Place
+from transformer_mt.base.remote import Place, RemotePath
 
 LONGEST = 1_000_000  # bytes of a line: more than any sentence; a file without line ends must not fill the memory
 COMPRESSED = (".gz", ".zst", ".xz")
@@ -121,6 +123,7 @@ _CHUNK = 1 << 20  # bytes
 _MOST_BYTES = 1 << 26  # the longest line that `limited_lines` reads
 _log = logging.getLogger(__name__)
 
+Block = TypeVar("Block")
 ByteStream = io.BufferedIOBase | IO[bytes]
 
 # What to do with bytes that are not UTF-8: raise an error that names the line, or replace them by U+FFFD.
@@ -189,12 +192,45 @@ def decode_lines(file: Iterable[bytes], name: str, errors: InvalidText = "strict
             yield line.decode("utf-8", errors="replace")
 
 
+def version_of(place: Place | int) -> tuple[int, int] | None:
+    """Return what changes when a file does; None if there is none, or if it is no regular file on this machine.
+
+    `place` may be an open descriptor. A RemotePath notices changes itself.
+    """
+    with suppress(OSError, ValueError):
+        if not isinstance(place, RemotePath) and S_ISREG((status := os.stat(place)).st_mode):
+            return status.st_size, status.st_mtime_ns
+    return None
+
+
+def while_unchanged(blocks: Iterable[Block], place: Place | int, name: str) -> Iterator[Block]:
+    """Yield blocks of a file. Raises CorpusError if it has changed, or is gone, since the call of this function."""
+    before = version_of(place)
+
+    def checked() -> Iterator[Block]:
+        try:
+            for block in blocks:
+                check_same(version_of(place), before, name)
+                yield block
+        except CorpusError:
+            check_same(version_of(place), before, name)  # a change may be the cause
+            raise
+        check_same(version_of(place), before, name)
+
+    return checked()
+
+
 @contextmanager
 def opened(path: Place) -> Iterator[io.BufferedIOBase]:
-    """Open a file for bytes, decompressed if it is a .gz, .zst or .xz. Raises CorpusError if reading it fails."""
+    """Open a file for bytes, decompressed if it is a .gz, .zst or .xz.
+
+    Raises CorpusError if reading it fails, or at the end if the file has changed meanwhile.
+    """
+    before = version_of(path)
     try:
         with path.open("rb") as raw, decompressed(raw, path) as file:
             yield file
+        check_same(version_of(path), before, str(path))
     except Damage as error:
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(
@@ -223,9 +259,9 @@ def same_text(file: ByteStream, digest: str, name: str) -> Iterator[io.BufferedI
     check_same(hashed.sum.hexdigest(), digest, name)
 
 
-def check_same(found: str, digest: str, name: str) -> None:
-    """Raises CorpusError if the second reading of a file found another digest than the first."""
-    if found != digest:
+def check_same(found: object, before: object, name: str) -> None:
+    """Raises CorpusError if a file has another digest, or another size or time, than before."""
+    if found != before:
         raise CorpusError(
             f"{name}: has changed during reading; let no other program write it, and give the same command again"
         )
