@@ -19,12 +19,14 @@ from io import FileIO
 from pathlib import Path
 from typing import Self
 
+from transformer_mt.base import cores
 from transformer_mt.base.system import lock
 from transformer_mt.storage.files import own_name, writing_to
 
 LEASE = 60.0  # seconds without a sign of life after which others take over what a worker has claimed
 POLL = 0.5  # seconds between two looks at what others do
 _SIGN = own_name("worker-*")
+_START = Path("/proc/sys/kernel/random/boot_id")  # a name of this machine since its start, for all its containers
 
 
 class Claims:
@@ -45,7 +47,7 @@ class Claims:
             file = self._sign.open("xb", buffering=0)
             try:
                 works = lock(file.fileno()) and _is_locked(self._sign)
-                self._machine = _machine() if works else ""
+                self._machine = cores.text(_START).strip() if works else ""
                 self._write(file, 0)
             except OSError:
                 file.close()
@@ -173,10 +175,3 @@ def _is_locked(path: Path) -> bool:
         return False
     except OSError:  # of another user, for example: then the lease decides
         return True
-
-
-def _machine() -> str:
-    """Return a name of this machine since its start, for all its containers; empty if it has none."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-    return ""

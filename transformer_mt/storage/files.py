@@ -13,7 +13,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -134,16 +134,12 @@ def open_locked(path: Path, patience: float) -> int | None:
     """
     until = time.monotonic() + patience
     while True:
-        descriptor = open_to_lock(path)
-        is_held, is_free = False, True
-        try:
+        with ExitStack() as stack:
+            stack.callback(os.close, descriptor := open_to_lock(path))
             is_free = lock(descriptor)
-            is_held = is_free and _is_still_at(path, descriptor)
-            if is_held:
+            if is_free and _is_still_at(path, descriptor):
+                stack.pop_all()
                 return descriptor
-        finally:
-            if not is_held:
-                os.close(descriptor)
         if not is_free:
             if time.monotonic() >= until:
                 return None
