@@ -72,12 +72,8 @@ def attention(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--attention", choices=["cross", "encoder", "decoder"], default="cross", help="which attention (default: cross)"
     )
-    parser.add_argument(
-        "--layer",
-        metavar="N[,N...]|all",
-        type=_layers,
-        help="layers; 1 is the lowest, 0 is the one before the last (default: alignment_layer)",
-    )
+    about = "layers; 1 is the lowest, 0 is the one before the last (default: alignment_layer)"
+    parser.add_argument("--layer", metavar="N[,N...]|all", type=_layers, help=about)
     parser.add_argument("--heads", action="store_true", help="draw a map for each head, not their mean")
     return picture_file.draw(parser.parse_intermixed_args(argv), _maps)
 
@@ -228,12 +224,8 @@ def self_attention(argv: Sequence[str]) -> int:
     example = 'runs/demo_en_de/model --source "Anna sold the lamp because it was old." --word it --output it.png'
     parser = picture_file.parser("self-attention", _SELF_ATTENTION_HELP, f"self-attention {example}")
     _model_arguments(parser)
-    parser.add_argument(
-        "--word",
-        metavar="WORD",
-        required=True,
-        help="the word; if it occurs several times, the first; WORD:2 is the second",
-    )
+    about = "the word; if it occurs several times, the first; WORD:2 is the second"
+    parser.add_argument("--word", metavar="WORD", required=True, help=about)
     parser.add_argument("--side", choices=["encoder", "decoder"], default="encoder", help="(default: encoder)")
     parser.add_argument(
         "--layer", metavar="N", type=int, default=0, help="1 is the lowest, 0 is the one before the last (default: 0)"

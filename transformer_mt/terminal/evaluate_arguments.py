@@ -58,30 +58,18 @@ def parser() -> argparse.ArgumentParser:
         "  python -m transformer_mt.evaluate --hypothesis hypotheses.txt --reference references.txt\n"
         "  python -m transformer_mt.evaluate --compare runs/old runs/new",
     )
-    found.add_argument(
-        "model",
-        metavar="RUN_DIR|MODEL_DIR|EXPORT_DIR",
-        type=Path,
-        nargs="?",
-        help="a run or a model; an export needs --engine ctranslate2",
-    )
+    about = "a run or a model; an export needs --engine ctranslate2"
+    found.add_argument("model", metavar="RUN_DIR|MODEL_DIR|EXPORT_DIR", type=Path, nargs="?", help=about)
     cli.add_settings(found, "settings of decoding, such as beam_size=5")
     found.add_argument("--test", metavar="NAME", help="translate only this test set of the configuration")
-    found.add_argument(
-        "--tune",
-        metavar="key=value,value",
-        nargs="+",
-        default=[],
-        help="try these settings, such as beam_size=4,8, on the validation set, and use the best for the test sets",
+    about = "try these settings, such as beam_size=4,8, on the validation set, and use the best for the test sets"
+    found.add_argument("--tune", metavar="key=value,value", nargs="+", default=[], help=about)
+    about = (
+        "also score the test sets in capitals (upper), with a capital for each word (title), with a typo in each "
+        "source (typos), without full stops at the end (punct)"
     )
     found.add_argument(
-        "--perturb",
-        metavar="CHANGE",
-        nargs="+",
-        choices=["upper", "title", "typos", "punct"],
-        default=[],
-        help="also score the test sets in capitals (upper), with a capital for each word (title), with a typo in each "
-        "source (typos), without full stops at the end (punct)",
+        "--perturb", metavar="CHANGE", nargs="+", choices=["upper", "title", "typos", "punct"], default=[], help=about
     )
     cli.add_engine_arguments(found)
     _add_arguments_of_scores(found)
@@ -97,31 +85,17 @@ def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:
     )
     language = "the language of the translations, such as zh, ja, ko or th, which chooses the tokenisation of BLEU"
     parser.add_argument("--source", metavar="FILE", type=cli.place, help="the sources of --hypothesis, for --analyse")
-    parser.add_argument(
-        "--compare",
-        metavar="RUN_DIR|FILE",
-        type=Path,
-        nargs="+",
-        help="test whether runs that were evaluated, or files with --reference, are better than the first",
-    )
-    parser.add_argument(
-        "--metrics",
-        metavar="NAME",
-        nargs="+",
-        type=_metric,
-        default=METRICS,
-        help="bleu, chrf, chrf++, ter, comet=MODEL_DIR (default: bleu chrf ter)",
-    )
+    about = "test whether runs that were evaluated, or files with --reference, are better than the first"
+    parser.add_argument("--compare", metavar="RUN_DIR|FILE", type=Path, nargs="+", help=about)
+    about = "bleu, chrf, chrf++, ter, comet=MODEL_DIR (default: bleu chrf ter)"
+    parser.add_argument("--metrics", metavar="NAME", nargs="+", type=_metric, default=METRICS, help=about)
     parser.add_argument("--language", metavar="CODE", default="", help=language)
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the scores to this file")
     parser.add_argument(
         "--confidence", action="store_true", help="add 95%% confidence intervals, from 1,000 bootstrap samples"
     )
-    parser.add_argument(
-        "--analyse",
-        action="store_true",
-        help="show weaknesses: scores by source length, odd translations, the worst lines",
-    )
+    about = "show weaknesses: scores by source length, odd translations, the worst lines"
+    parser.add_argument("--analyse", action="store_true", help=about)
 
 
 def _metric(text: str) -> str:
