@@ -47,12 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("output", metavar="OUTPUT_DIR", type=Path, help=about)
     cli.add_settings(parser, "settings of decoding, which become the defaults of the export")
     parser.add_argument("--format", choices=[*get_args(Format), "argos"], required=True)
-    parser.add_argument(
-        "--quantization",
-        choices=QUANTIZATIONS,
-        default="float32",
-        help="type of the weights in the file, not for huggingface (default: float32)",
-    )
+    about = "type of the weights in the file, not for huggingface (default: float32)"
+    parser.add_argument("--quantization", choices=QUANTIZATIONS, default="float32", help=about)
     arguments = parser.parse_intermixed_args(argv)
     if arguments.format == "huggingface" and arguments.quantization != "float32":
         raise UserError("--quantization is not for --format huggingface: leave it out")

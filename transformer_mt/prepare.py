@@ -82,23 +82,16 @@ def _parser() -> ArgumentParser:
     about = "YAML file of the experiment, as in configs/"
     parser.add_argument("config", metavar="CONFIG", action=cli.BeforeSettings, help=about)
     cli.add_settings(parser, "change settings of the file")
-    parser.add_argument(
-        "--workers",
-        metavar="N",
-        type=cli.positive,
-        default=num_cores(),
-        help="number of processes that encode the training text; it does not change the result (default: %(default)s, "
-        "one for each processor)",
+    about = (
+        "number of processes that encode the training text; it does not change the result (default: %(default)s, "
+        "one for each processor)"
     )
-    parser.add_argument(
-        "--look",
-        metavar="N",
-        nargs="?",
-        type=cli.positive,
-        const=MOST_PAIRS,
-        help="write nothing; show what the first N pairs of each training corpus are like, and with examples what the "
-        f"filters would remove (default: {MOST_PAIRS:,})",
+    parser.add_argument("--workers", metavar="N", type=cli.positive, default=num_cores(), help=about)
+    about = (
+        "write nothing; show what the first N pairs of each training corpus are like, and with examples what the "
+        f"filters would remove (default: {MOST_PAIRS:,})"
     )
+    parser.add_argument("--look", metavar="N", nargs="?", type=cli.positive, const=MOST_PAIRS, help=about)
     return parser
 
 

@@ -191,12 +191,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--input", metavar="FILE", type=cli.place, help=about)
     about = "write this file instead (.gz: compressed), or to s3:// or gs://"
     parser.add_argument("--output", metavar="FILE", type=cli.place, help=about)
-    parser.add_argument(
-        "--format",
-        choices=["text", *get_args(DocumentForm)],
-        help="text: lines; paragraphs: text with broken lines; html, xml, markdown: a page or a part of one; srt, vtt: "
-        "subtitles; po: gettext (default: by the ending of --input, else text)",
+    about = (
+        "text: lines; paragraphs: text with broken lines; html, xml, markdown: a page or a part of one; srt, vtt: "
+        "subtitles; po: gettext (default: by the ending of --input, else text)"
     )
+    parser.add_argument("--format", choices=["text", *get_args(DocumentForm)], help=about)
     parser.add_argument("--tag", metavar="TAG", help="put this tag of the model, such as '<2de>', before every line")
     parser.add_argument(
         "--prefix", metavar="FILE", type=cli.place, help="translation n begins with line n of this file"
@@ -207,12 +206,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scores", action="store_true", help="write SCORE before each translation")
     parser.add_argument("--alignment", action="store_true", help="write which source word each target word comes from")
     parser.add_argument("--json", action="store_true", help="write one JSON object for each line")
-    parser.add_argument(
-        "--once",
-        action="store_true",
-        help="keep a note in FILE.parts when --output FILE is complete, so that a process that starts later, such as "
-        "the last one of a Slurm array, does not translate it again",
+    about = (
+        "keep a note in FILE.parts when --output FILE is complete, so that a process that starts later, such as "
+        "the last one of a Slurm array, does not translate it again"
     )
+    parser.add_argument("--once", action="store_true", help=about)
     parser.add_argument("--quiet", action="store_true", help="show no progress and no summary on standard error")
     line_input.add_arguments(parser)
     return parser

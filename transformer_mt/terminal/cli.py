@@ -41,13 +41,8 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model",
-        metavar="MODEL_DIR",
-        type=Path,
-        action=ModelDir,
-        help="the directory of a model, such as runs/<name>/model, or of a MarianMT model such as those of OPUS-MT",
-    )
+    about = "the directory of a model, such as runs/<name>/model, or of a MarianMT model such as those of OPUS-MT"
+    parser.add_argument("model", metavar="MODEL_DIR", type=Path, action=ModelDir, help=about)
 
 
 class BeforeSettings(argparse.Action):
@@ -85,14 +80,8 @@ _ENGINE_HELP = {
 
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --ensemble, and an option for each of EngineOptions."""
-    parser.add_argument(
-        "--ensemble",
-        metavar="MODEL_DIR",
-        type=Path,
-        action="append",
-        default=[],
-        help="another model with the same vocabulary, to use the mean of the models' probabilities. May be repeated",
-    )
+    about = "another model with the same vocabulary, to use the mean of the models' probabilities. May be repeated"
+    parser.add_argument("--ensemble", metavar="MODEL_DIR", type=Path, action="append", default=[], help=about)
     from transformer_mt.decoding.loading import EngineOptions  # here, because most commands need no engine
 
     kinds = get_type_hints(EngineOptions)
