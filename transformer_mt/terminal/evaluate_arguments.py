@@ -58,14 +58,8 @@ def parser() -> argparse.ArgumentParser:
         "  python -m transformer_mt.evaluate --hypothesis hypotheses.txt --reference references.txt\n"
         "  python -m transformer_mt.evaluate --compare runs/old runs/new",
     )
-    found.add_argument(
-        "model",
-        metavar="RUN_DIR|MODEL_DIR|EXPORT_DIR",
-        type=Path,
-        action=cli.BeforeSettings,
-        nargs="?",
-        help="a run or a model; an export needs --engine ctranslate2",
-    )
+    places, about = "RUN_DIR|MODEL_DIR|EXPORT_DIR", "a run or a model; an export needs --engine ctranslate2"
+    found.add_argument("model", metavar=places, type=Path, action=cli.BeforeSettings, nargs="?", help=about)
     cli.add_settings(found, "settings of decoding, such as beam_size=5")
     found.add_argument("--test", metavar="NAME", help="translate only this test set of the configuration")
     found.add_argument(
