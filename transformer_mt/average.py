@@ -47,8 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "set choose=last, choose=best or choose=moving_average.",
         "python -m transformer_mt.average runs/demo_en_de checkpoints=3",
     )
-    about = "the directory of a run, such as runs/<name>"
-    parser.add_argument("run", metavar="RUN_DIR", type=Path, action=cli.BeforeSettings, help=about)
+    parser.add_argument("run", metavar="RUN_DIR", type=Path, action=cli.BeforeSettings, help="such as runs/<name>")
     cli.add_settings(parser, "change a setting of averaging, for example checkpoints=3")
     parser.add_argument(
         "--device", help="the device to validate on: auto, cpu, cuda or cuda:N (default: training.device of the run)"

@@ -31,9 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     cli.add_settings(parser, "change a setting, for example training.max_steps=300")
     overrides = parser.parse_args(argv).overrides
     copy_config(CONFIG.name, CONFIG.parent)
-    load_config(CONFIG, overrides)  # an error now is better than one after the corpus
     write_corpus(OUTPUT, packaged_corpus(), SIZES)
-    status = cli.run_all_stages(str(CONFIG), overrides, cli.command("demo", *overrides))
+    from transformer_mt.train import run_all_stages  # here, because it imports PyTorch
+
+    status = run_all_stages(str(CONFIG), overrides, cli.command("demo", *overrides))
     if not status:
         print(f"Settings: {CONFIG}; python -m transformer_mt settings explains each")
     return status

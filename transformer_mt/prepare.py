@@ -79,8 +79,7 @@ def _parser() -> ArgumentParser:
         "Writes the tokenizer, token ids, and the text of validation and test sets to data_dir.",
         "python -m transformer_mt.prepare configs/demo_en_de.yaml tokenizer.vocab_size=1000",
     )
-    about = "YAML file of the experiment, as in configs/"
-    parser.add_argument("config", metavar="CONFIG", action=cli.BeforeSettings, help=about)
+    parser.add_argument("config", metavar="CONFIG", action=cli.BeforeSettings, help="YAML file, as those in configs/")
     cli.add_settings(parser, "change settings of the file")
     about = (
         "number of processes that encode the training text; it does not change the result (default: %(default)s, "

@@ -1,5 +1,6 @@
 """The stage `train`: trains a model on token ids, and writes checkpoints."""
 
+import importlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,7 +17,7 @@ from transformer_mt.batches.batching import stages_of
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.loader import BatchLayout, Loader
 from transformer_mt.batches.modifier_sampling import ModifierSampler
-from transformer_mt.kernels.device import Device
+from transformer_mt.kernels.device import Device, usable_device
 from transformer_mt.prepare import changed_settings
 from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.settings.experiment import Config
@@ -69,7 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_intermixed_args(argv)
     if arguments.all or arguments.estimate:
         with _lack_of_memory_explained():
-            return (_run_all_stages if arguments.all else _print_estimate)(arguments.config, arguments.overrides)
+            if arguments.estimate:
+                return _print_estimate(arguments.config, arguments.overrides)
+            command = cli.command("train", arguments.config, *arguments.overrides, "--all")
+            return run_all_stages(arguments.config, arguments.overrides, command)
     with all_ranks() as ranks:
         try:
             with ranks.together():
@@ -102,10 +106,35 @@ def _lack_of_memory_explained() -> Iterator[None]:
         ) from None
 
 
-def _run_all_stages(config: str, overrides: Sequence[str]) -> int:
+def run_all_stages(config: str, overrides: Sequence[str], command: Sequence[str]) -> int:
+    """Prepare, train and average; evaluate if there are test sets. A stage resumes, or finds that it is done already.
+
+    Returns the exit status of the first stage that was stopped, or 0. If one is stopped, prints `command`, which
+    resumes it and runs the later ones, too. Raises UserError.
+    """
     if num_processes():
         raise ConfigError("--all is for one process: under torchrun, start the stages one after another")
-    return cli.run_all_stages(config, overrides, cli.command("train", config, *overrides, "--all"))
+    settings = load_config(config, overrides)
+    usable_device(settings.training.device)  # an error now is better than one after `prepare`
+    resume = f"To resume, and to run the later stages, too: {command_line(command)}"
+    for name, arguments in stages(config, overrides, settings.run_dir, bool(settings.corpus.test)):
+        stage = importlib.import_module(f"transformer_mt.{name}").main
+        try:
+            status: int = stage(arguments)
+        except KeyboardInterrupt:
+            print(resume, file=sys.stderr)
+            raise
+        if status:
+            print(resume)
+            return status
+    return 0
+
+
+def stages(config: str, overrides: Sequence[str], run_dir: str, has_test_sets: bool) -> list[tuple[str, list[str]]]:
+    """Return the names of the stages, in order, with their arguments."""
+    named, of_run = [config, *overrides], [run_dir]
+    found = [("prepare", named), ("train", named), ("average", of_run)]
+    return [*found, ("evaluate", of_run)] if has_test_sets else found
 
 
 def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ from helpers.tiny import ROOT, status_and_error, write_experiment
 from transformer_mt import demo, evaluate, prepare, report, train
 from transformer_mt.base.errors import UserError
 from transformer_mt.terminal import cli
-from transformer_mt.terminal.cli import stages
+from transformer_mt.train import stages
 
 
 def test_the_stages_are_those_of_make_train():

@@ -1,7 +1,6 @@
-"""Code that commands share: arguments, their help, the handling of signals, the exit status, and running all stages."""
+"""Code that commands share: arguments, their help, the handling of signals, and the exit status."""
 
 import argparse
-import importlib
 import io
 import os
 import signal
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, NoReturn, get_args, get_type_hints
 from transformer_mt import end_at_once
 from transformer_mt.base import remote
 from transformer_mt.base.errors import ConfigError, UserError
-from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import cut, hidden
 from transformer_mt.marian import as_model_dir
 
@@ -242,35 +240,3 @@ def shown(path: Path) -> str:
     """Return a path as text: relative if it is below the working directory, else absolute."""
     path = Path(os.path.abspath(path))
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-
-
-def run_all_stages(config: str, overrides: Sequence[str], command: Sequence[str]) -> int:
-    """Prepare, train and average; evaluate if there are test sets. A stage resumes, or finds that it is done already.
-
-    Returns the exit status of the first stage that was stopped, or 0. If one is stopped, prints `command`, which
-    resumes it and runs the later ones, too. Raises UserError.
-    """
-    from transformer_mt.kernels.device import usable_device  # here, because most commands need neither of the two
-    from transformer_mt.settings.reading import load_config
-
-    settings = load_config(config, overrides)
-    resume = f"To resume, and to run the later stages, too: {command_line(command)}"
-    usable_device(settings.training.device)  # an error now is better than one after `prepare`
-    for name, arguments in stages(config, overrides, settings.run_dir, bool(settings.corpus.test)):
-        main = importlib.import_module(f"transformer_mt.{name}").main
-        try:
-            status: int = main(arguments)
-        except KeyboardInterrupt:
-            print(resume, file=sys.stderr)
-            raise
-        if status:
-            print(resume)
-            return status
-    return 0
-
-
-def stages(config: str, overrides: Sequence[str], run_dir: str, has_test_sets: bool) -> list[tuple[str, list[str]]]:
-    """Return the names of the stages, in order, with their arguments."""
-    named, of_run = [config, *overrides], [run_dir]
-    found = [("prepare", named), ("train", named), ("average", of_run)]
-    return [*found, ("evaluate", of_run)] if has_test_sets else found
