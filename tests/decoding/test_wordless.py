@@ -131,7 +131,8 @@ def test_only_the_punctuation_of_chinese_and_japanese_is_left_to_the_model(chatt
         "***",
         "--",
     ]
-    assert chatty(languages, "Bilder.", Tags()).translate(["...", "42. 43."]) == ["...", "42. 43."]
+    always = DecodingConfig(split_sentences="always")
+    assert chatty(languages, "Bilder.", Tags()).translate(["...", "42! 43!\t44"], always) == ["...", "42! 43!\t44"]
     [[found]] = chatty(languages, "!", Tags()).translations(["42 http://a.b"], alignment=True)
     assert {target for _, target in found.alignment} == set(range(2 if languages[1] == "en" else 12))
 

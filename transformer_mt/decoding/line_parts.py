@@ -184,8 +184,8 @@ class LineCutter:
         prefixes: Sequence[str] | None,
         split: SplitSentences,
         numbers: Sequence[int],
-        terms: Terms | None = None,
-        is_wordless: Callable[[str], bool] = lambda _: False,
+        terms: Terms | None,
+        is_wordless: Callable[[str], bool],
     ) -> list[Part]:
         """The parts of all lines that are not blank, in order. A prefix belongs to the first part of its line.
 
@@ -198,10 +198,9 @@ class LineCutter:
         tags, texts, frames = zip(*framed, strict=True) if lines else ((), (), ())
         sources = self.tokenizer.encode_source(texts)
         targets = self.tokenizer.encode_target(prefixes) if prefixes else [[EOS]] * len(lines)
-        for line, (source, [*prefix, _]) in enumerate(zip(sources, targets, strict=True)):
+        for line, (number, source, [*prefix, _]) in enumerate(zip(numbers, sources, targets, strict=True)):
             if source == [EOS]:
                 continue
-            number = numbers[line]
             if len(prefix) >= self.max_positions:
                 raise TranslationError(
                     f"the prefix of line {number} has {len(prefix)} subword pieces, but a translation has at most "
@@ -217,7 +216,6 @@ class LineCutter:
                 sentence = Sentence(ids, [] if parts else prefix, number)
                 space = space_between(space, languages[1])
                 kept = text if not sentence.prefix and is_wordless(text) else ""
-                kept = clean(kept) if _NOT_IN_A_LINE.search(kept) else kept
                 part = Part(line, sentence, first_unit, space, len(tag_ids), languages, frames[line], kept)
                 parts += [part] if kept or len(tag_ids) + len(ids) <= self.max_positions else self._cut(part)
             # Parts with different numbers draw different random numbers; part 0 keeps the number of its line.
@@ -242,15 +240,15 @@ class LineCutter:
 
     def as_it_is(self, part: Part, decoding: DecodingConfig, wanted: Wanted) -> list[Translation]:
         """`n_best` times the text of a part that has nothing to translate, each word aligned with itself."""
-        pairs = None
+        text, pairs = clean(part.kept) if _NOT_IN_A_LINE.search(part.kept) else part.kept, None
         if wanted.alignment:
             first = self.source_units(part)[part.num_tag_pieces].start
-            units = (split_units(part.kept, has_spaces(language)) for language in part.languages)
+            units = (split_units(text, has_spaces(language)) for language in part.languages)
             of_letters = ([number for number, unit in enumerate(each) for _ in unit] for each in units)
             pairs = sorted({(first + source, target) for source, target in zip(*of_letters, strict=True)})
         # With mbr_candidates, the score is in percent, and all candidates would be equal.
         score = 100.0 * (decoding.mbr_candidates > 0)
-        return [Translation(part.kept, score, 0.0, [], pairs, num_parts=0)] * decoding.n_best
+        return [Translation(text, score, 0.0, [], pairs, num_parts=0)] * decoding.n_best
 
     @cached_property
     def _kept(self) -> dict[int, int]:

@@ -21,7 +21,6 @@ def translate_protected(
     numbers: Sequence[int],
     wanted: Wanted,
     protection: Protection,
-    is_wordless: Callable[[str], bool],
     cutter: LineCutter,
     translate: Translate,
 ) -> list[list[Translation]]:
@@ -31,7 +30,7 @@ def translate_protected(
     as it is. If no translation has them all, the texts between the protected ones are translated separately; if the
     line has a prefix, the line is translated without protection instead.
     """
-    cut = [_Line.of(*each, protection, is_wordless, cutter) for each in zip(lines, prefixes, strict=True)]
+    cut = [_Line.of(*each, protection, cutter) for each in zip(lines, prefixes, strict=True)]
     whole = [each.hidden_line if each.is_protected else (each.line, each.prefix) for each in cut]
     found = translate([line for line, _ in whole], [prefix for _, prefix in whole], numbers, wanted)
     for number, each in enumerate(cut):
@@ -68,11 +67,9 @@ class _Line:
     protection: Protection
 
     @classmethod
-    def of(
-        cls, line: str, prefix: str, protection: Protection, is_wordless: Callable[[str], bool], cutter: LineCutter
-    ) -> "_Line":
+    def of(cls, line: str, prefix: str, protection: Protection, cutter: LineCutter) -> "_Line":
         tag, text = cutter.tags.parted(line)
-        parts = [text] if not prefix.strip() and is_wordless(text) else protection.cut(text)
+        parts = protection.cut(text)
         source, target = cutter.tags.languages.get(tag, cutter.languages)
         hidden = protection.hidden(parts) if any(map(_WORD.search, parts[::2])) else None
         spaced = has_spaces(source), has_spaces(target)
@@ -92,7 +89,7 @@ class _Line:
     def restored(self, found: Translation) -> Translation | None:
         """Put the protected texts back into a translation; None if it lacks one of them, or of their pieces."""
         if not self.is_protected:
-            return replace(found, text=without_pieces(found.text)) if found.num_parts else found
+            return replace(found, text=without_pieces(found.text))
         if self.hidden is None:
             return found if self.prefix.strip() or self.protection.keeps(self.parts, found.text) else None
         if (text := self.hidden.restored(found.text)) is None:

@@ -190,7 +190,7 @@ class Translator(ModelOfText):
             return translate(lines, prefixes or [], numbers, wanted)
         protection = replace(protection, terms=hidden, only_terms=not protects)
         return translate_protected(
-            lines, prefixes or [""] * len(lines), numbers, wanted, protection, is_wordless, self.cutter, translate
+            lines, prefixes or [""] * len(lines), numbers, wanted, protection, self.cutter, translate
         )
 
     def translate_document(

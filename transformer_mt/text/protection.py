@@ -144,8 +144,8 @@ class Protection:
 
     @cached_property
     def _only_protected(self) -> re.Pattern[str]:
-        """Matches what `is_wordless` finds, with a few other texts. Each group is atomic, so it takes linear time."""
-        return re.compile(rf"(?>{self._regex.pattern}|[\W\d_])++")
+        """Matches what `is_wordless` finds, with a few other texts. It never goes back, so it takes linear time."""
+        return re.compile(rf"(?:{self._regex.pattern}|[\W\d_])++")
 
 
 def without_pieces(translation: str) -> str:
