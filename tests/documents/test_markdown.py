@@ -255,7 +255,7 @@ def test_no_translation_of_a_heading_becomes_a_table(page, translation):
 def test_a_warning_says_how_much_stays_as_code(caplog):
     text = "---\na: b\n---\none\n\n    two three\n    four\n\n    five\n\n```\nsix\n```\n\n- a\n\n      seven\n"
     assert translate_markdown(text, swap).count("five") == 1
-    assert "5 lines (the first is line 6)" in caplog.text and "--format paragraphs" in caplog.text
+    assert "5 lines, indented" in caplog.text and "--format paragraphs" in caplog.text
     caplog.clear()
     translate_markdown("```\nsix\n```\n", swap)
     assert not caplog.records

@@ -98,7 +98,7 @@ WEBVTT - A film about dogs
 Kind: captions
 
 NOTE
-One thing --> another.
+One thing -> another.
 This is a note, and stays.
 
 STYLE

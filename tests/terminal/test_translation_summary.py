@@ -1,6 +1,7 @@
 """What translate says when it has ended."""
 
 import json
+import textwrap
 
 import pytest
 
@@ -93,3 +94,16 @@ def test_translate_says_it_on_standard_error_unless_it_is_to_be_quiet(run_stage,
         said[len(flags)] = capsys.readouterr().err
     assert "3 lines in" in said[0] and "; 1 blank; 1 split into 2 parts;" in said[0]
     assert said[1] == ""
+
+
+@pytest.mark.parametrize("into_file", [True, False])
+def test_text_with_broken_lines_is_named_once(run_stage, model_dir, caplog, tmp_path, into_file):
+    text = "A dog that sleeps in the garden of the house is often happy, and so am I. " * 9
+    (tmp_path / "in").write_text("\n".join(textwrap.wrap(text, 50)))
+    flags = ["--input", tmp_path / "in", "--output", tmp_path / "out"] if into_file else []
+    arguments = [model_dir, "--device", "cpu", "beam_size=1", "--buffer-lines", "10", *flags]
+    assert run_stage(translate.main, (tmp_path / "in").read_bytes(), *arguments)[0] == 0
+    assert caplog.text.count("--format paragraphs") == 1
+    caplog.clear()
+    assert run_stage(translate.main, b"A dog sleeps.\nA cat does not.\n" * 9, *arguments[:4])[0] == 0
+    assert not caplog.records

@@ -164,8 +164,8 @@ def _in_utf8(pieces: Iterator[bytes], name: str = "") -> Iterator[bytes]:
             raise CorpusError(f"{name}: is UTF-16, but damaged ({error.reason}); copy the file again") from None
         yield from [begun] * bool(begun)
     elif name and max(big, little) > max(1, len(start) // 12, 10 * min(big, little)):
-        kind = "LE" if little > big else "BE"
-        raise CorpusError(f"{name}: is UTF-16, not UTF-8; convert it, as in `iconv -f UTF-16{kind} -t UTF-8`")
+        kind = "UTF-16LE" if little > big else "UTF-16BE"
+        raise CorpusError(f"{name}: is UTF-16, not UTF-8; convert it, as in `iconv -f {kind} -t UTF-8`")
     else:
         yield from pieces
 

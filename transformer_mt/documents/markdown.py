@@ -124,12 +124,11 @@ def translate_markdown(text: str, translate: Translate, languages: tuple[str, st
             "1 text stays" if len(document.left) == 1 else f"{len(document.left)} texts stay",
             ", ".join(map(str, lines[:20])) + ", …" * (len(lines) > 20),
         )
-    if document.indented:
+    if document.num_indented:
         _log.warning(
-            "warning: %s (the first is line %d) stay as they are, because Markdown takes text that is indented by four "
-            "spaces for code; if it is no code, remove the indentation, or use --format paragraphs",
-            counted(sum(one.content.count("\n") for one in document.indented), "line"),
-            (document.indented[0].map or [0])[0] + text.count("\n", 0, begin) + 1,
+            "warning: %s, indented by four spaces, stay as they are, because Markdown takes them for code; if they are "
+            "text, remove the indentation, or use --format paragraphs",
+            counted(document.num_indented, "line"),
         )
     return text[:begin] + translated
 
@@ -141,7 +140,7 @@ class _Document:
         self.cell_ends = dict[int, int]()  # in each line, where the last cell that was found ends
         self.left = list[_Text]()  # those that stay in the source language
         parsed = _PARSER.parse(text, self.env)
-        self.indented = [token for token in parsed if token.type == "code_block"]
+        self.num_indented = sum(token.content.count("\n") for token in parsed if token.type == "code_block")
         for opening, token in pairwise(parsed):
             if token.type == "inline" and token.content:
                 frame = {"t": _CELL, "#": _ATX, "-": _SETEXT}.get((opening.markup or opening.tag)[:1], _PLAIN)

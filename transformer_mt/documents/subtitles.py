@@ -12,10 +12,6 @@ _CUE = re.compile(
     r"(?P<text>(?:(?!(?:\d+\s*\n)?[^\n]*-->)[^\S\n]*+\S[^\n]*(?:\n|\Z))+)",
     re.MULTILINE,
 )
-# In WebVTT, an arrow in a comment begins no cue.
-_VTT_CUE = re.compile(
-    _CUE.pattern.replace(r"^[^\n]*-->", r"^[^\S\n]*(?:\d+:)?\d\d:\d\d[.,]\d+[^\S\n]*-->", 1), re.MULTILINE
-)
 _POSITION = re.compile(r"(?:\{\\[^{}]*\})*")  # as in {\an8}
 _SPEAKS = re.compile(r"(?:<[^<>]*>|\s)*[-–—]|<v\b")
 _WORD = re.compile(r"(?:<[^<>]*>|\S)+")
@@ -34,7 +30,7 @@ def translate_subtitles(text: str, translate: Translate, languages: tuple[str, s
     if "\n" not in text and "\r" in text:  # these end lines in WebVTT, too
         return translate_subtitles(text.replace("\r", "\n"), translate, languages).replace("\n", "\r")
     is_vtt = text.removeprefix("\ufeff").startswith("WEBVTT")
-    cues = [*(_VTT_CUE if is_vtt else _CUE).finditer(text)]
+    cues = [*_CUE.finditer(text)]
     texts = [_texts(cue["text"]) for cue in cues]
     plain = [" ".join(lines) for of_cue in texts for lines in of_cue]
     sources = [_in_html(one, is_vtt) for one in plain]
