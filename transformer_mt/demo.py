@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 
 from transformer_mt.base.errors import UserError
-from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import write_whole, writing_to
 from transformer_mt.terminal import cli
 

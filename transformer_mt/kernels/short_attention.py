@@ -64,25 +64,15 @@ def _mixed(
     sides: Sequence[Tensor], query_offsets: Tensor, key_offsets: Tensor, max_queries: int, causal: bool, window: int
 ) -> tuple[Tensor, Tensor]:
     """Returns what `short_attention` returns; `sides` are queries NHK, keys and values MHK."""
-    query_NHK, key_MHK, value_MHK = map(_with_adjacent_heads, sides)
+    sides = [_with_adjacent_heads(side) for side in sides]
+    query_NHK, strides = sides[0], [side.stride(0) for side in sides]
     num_queries, num_heads, width = query_NHK.shape
     mixed_NHK = query_NHK.new_empty(query_NHK.shape)
     log_sum_HN = query_NHK.new_empty(num_heads, num_queries, dtype=float32)
     grid = (len(query_offsets) - 1, triton.cdiv(max_queries, PART), num_heads)
+    sizes, constants = (num_queries, num_heads * width), _constants(query_NHK, query_offsets, causal, window)
     wrap_triton(forward_kernel)[grid](
-        query_NHK,
-        key_MHK,
-        value_MHK,
-        mixed_NHK,
-        log_sum_HN,
-        query_offsets,
-        key_offsets,
-        query_NHK.stride(0),
-        key_MHK.stride(0),
-        value_MHK.stride(0),
-        num_queries,
-        num_heads * width,
-        **_constants(query_NHK, query_offsets, causal, window),
+        *sides, mixed_NHK, log_sum_HN, query_offsets, key_offsets, *strides, *sizes, **constants
     )
     return mixed_NHK, log_sum_HN
 
@@ -102,34 +92,16 @@ def _backward(
     causal: bool,
     window: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    gradient_NHK, query_NHK, key_MHK, value_MHK = map(
-        _with_adjacent_heads, (gradient_NHK, query_NHK, key_MHK, value_MHK)
-    )
+    inputs = [_with_adjacent_heads(x) for x in (gradient_NHK, query_NHK, key_MHK, value_MHK)]
+    strides, gradients = [x.stride(0) for x in inputs], [x.new_empty(x.shape) for x in inputs[1:]]
     num_queries, num_heads, width = query_NHK.shape
-    query_gradient_NHK = query_NHK.new_empty(query_NHK.shape)
-    key_gradient_MHK, value_gradient_MHK = key_MHK.new_empty(key_MHK.shape), value_MHK.new_empty(value_MHK.shape)
     grid = (len(query_offsets) - 1, triton.cdiv(max(max_queries, max_keys), PART), num_heads)
+    sizes = num_queries, num_heads * width, num_heads * width
+    constants = _constants(query_NHK, query_offsets, causal, window)
     wrap_triton(backward_kernel)[grid](
-        gradient_NHK,
-        query_NHK,
-        key_MHK,
-        value_MHK,
-        mixed_NHK,
-        log_sum_HN,
-        query_gradient_NHK,
-        key_gradient_MHK,
-        value_gradient_MHK,
-        query_offsets,
-        key_offsets,
-        gradient_NHK.stride(0),
-        query_NHK.stride(0),
-        key_MHK.stride(0),
-        value_MHK.stride(0),
-        num_queries,
-        num_heads * width,
-        num_heads * width,
-        **_constants(query_NHK, query_offsets, causal, window),
+        *inputs, mixed_NHK, log_sum_HN, *gradients, query_offsets, key_offsets, *strides, *sizes, **constants
     )
+    query_gradient_NHK, key_gradient_MHK, value_gradient_MHK = gradients
     return query_gradient_NHK, key_gradient_MHK, value_gradient_MHK
 
 
