@@ -232,6 +232,7 @@ def opened(path: Place) -> Iterator[io.BufferedIOBase]:
             yield file
         check_same(version_of(path), before, str(path))
     except Damage as error:
+        check_same(version_of(path), before, str(path))  # a change may be the cause
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(
             f"{path}: cannot be read ({reason}); name a text file, or a complete .gz, .zst or .xz of one"
