@@ -168,6 +168,7 @@ CHINESE = (
 def test_text_without_spaces_gets_none_where_lines_end():
     assert translate_paragraphs(CHINESE, identity, ("zh", "en")) == CHINESE
     [text] = asked_of(CHINESE, ("zh", "en"))
+    assert asked_of(CHINESE, ("", "")) == [text]
     assert text == "".join(CHINESE.split())
     wrapped = translate_paragraphs(CHINESE, lambda texts: [(f"但是{text}", []) for text in texts], ("zh", "ja"))
     assert "".join(wrapped.split()) == f"但是{text}"
@@ -185,6 +186,14 @@ def test_words_that_were_parted_are_joined():
     assert "its well-known and" in asked_of(line.format("well-", "known"))[0]
     assert "its wellknown and" in asked_of(line.format("well\u2010", "known"))[0]
     assert "its well - known and" in asked_of(line.format("well -", "known"))[0]
+
+
+def test_another_quotation_mark_parts_paragraphs():
+    inner, outer = (
+        "> > This is a line that is as long as the next one and goes",
+        "> on, but in a mail that quotes it, word by word, as it is",
+    )
+    assert asked_of(f"{inner}\n{outer}\n") == [inner[4:], outer[2:]]
 
 
 def test_lines_that_end_early_stay_alone():
@@ -208,6 +217,7 @@ def test_corpora_do_not_look_wrapped():
         lines = [" ".join(rng.choices(WORDS, k=max(1, round(rng.gauss(12, 6))))) for _ in range(500)]
         assert not looks_wrapped([line.lower() if is_lower else line.capitalize() for line in lines])
     assert not looks_wrapped(["12 dogs sleep"] * 100) and not looks_wrapped([]) and not looks_wrapped(["", "a"] * 9)
+    assert not looks_wrapped((["a dog sleeps in the garden of the old house and it"] * 4 + ["a cat"] * 8) * 9)
     assert not looks_wrapped(CHINESE.replace("\n", "。\n").split("\n") * 9)
 
 

@@ -98,7 +98,7 @@ def test_translate_says_it_on_standard_error_unless_it_is_to_be_quiet(run_stage,
 
 @pytest.mark.parametrize("into_file", [True, False])
 def test_text_with_broken_lines_is_named_once(run_stage, model_dir, caplog, tmp_path, into_file):
-    text = "A dog that sleeps in the garden of the house is often happy, and so am I. " * 9
+    text = "A dog that sleeps in the garden of the house is often happy, and so am I. " * 15
     (tmp_path / "in").write_text("\n".join(textwrap.wrap(text, 50)))
     flags = ["--input", tmp_path / "in", "--output", tmp_path / "out"] if into_file else []
     arguments = [model_dir, "--device", "cpu", "beam_size=1", "--buffer-lines", "10", *flags]
