@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 
 import pytest
 import yaml
@@ -118,6 +119,7 @@ def advised(say: str) -> list[tuple[str, list[str], bool]]:
     ]
 
 
+@cache
 def allowed_values(key: str) -> set[str]:
     section, _, name = key.rpartition(".")
     return set(sections_of("transformer")[section].model_json_schema()["properties"].get(name, {}).get("enum", ()))
