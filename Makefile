@@ -90,9 +90,7 @@ train: $(READY)  ## all stages from a corpus to scores: prepare, train, average 
 ifeq ($(CONFIG),$(DEMO))
 	$(PY) scripts/make_demo_corpus.py
 endif
-	$(PY) -m transformer_mt.prepare $(CONFIG) $(SET)
-	$(PY) -m transformer_mt.train $(CONFIG) $(SET)
-	@$(FIND_RUN) && $(PY) -m transformer_mt.average "$$run" && $(PY) -m transformer_mt.evaluate "$$run"
+	$(PY) -m transformer_mt.train $(CONFIG) $(SET) --all
 
 prepare: $(READY)  ## only train the tokenizer and encode the corpus
 ifeq ($(CONFIG),$(DEMO))

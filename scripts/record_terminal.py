@@ -4,7 +4,8 @@
     .venv/bin/python scripts/record_terminal.py ["COMMAND" …]
 
 The commands (without arguments: COMMANDS) really run, in a pseudo-terminal, and the picture shortens the waits between
-their outputs. Where a reader has turned animations off, it is the last screen. It shows every path that is printed.
+their outputs. It begins with the last screen, which is what readers see where animations do not run: in print, and
+where they are turned off. It shows every path that is printed.
 """
 
 import codecs
@@ -23,6 +24,7 @@ COMMANDS = (
 )
 COLUMNS, LINES = 100, 30
 TYPED, FRAME = 0.04, 0.2  # seconds for a typed character; least seconds between two pictures of a line
+STILL = 2.0  # seconds for which the last screen is shown first
 LINE_WAIT, BAR_WAIT = 0.35, 0.03  # longest waits, in seconds, before a new line and before a progress bar moves
 WIDTH, HEIGHT, MARGIN, TOP = 8.43, 18, 16, 40  # of a character, of a line, and around the lines, in pixels
 
@@ -37,7 +39,7 @@ text { fill: #e6edf3; white-space: pre }
 .old { opacity: 0 }
 @keyframes hide { from, to { opacity: 0 } }
 @keyframes show { from, to { opacity: 1 } }
-@media (prefers-reduced-motion: reduce) { * { animation: none !important } }
+@media print, (prefers-reduced-motion: reduce) { * { animation: none !important } }
 """
 
 
@@ -99,9 +101,9 @@ def drawn_line(row: int, versions: list[Version]) -> str:
     kind = "typed" if versions[-1][1].startswith("$") else ""
     for number, (at, text) in enumerate(versions):
         if number + 1 < len(versions):
-            names, moves = f"{kind} old", f"show {versions[number + 1][0] - at:.2f}s {at:.2f}s"
+            names, moves = f"{kind} old", f"show {versions[number + 1][0] - at:.2f}s {at + STILL:.2f}s"
         else:
-            names, moves = kind, f"hide {at:.2f}s"
+            names, moves = kind, f"hide {at:.2f}s {STILL:.2f}s"
         if text:
             drawn += f'<text class="{names.strip()}" y="{y}" style="animation:{moves}">{html.escape(text)}</text>\n'
     return drawn
@@ -120,7 +122,7 @@ def drawn(film: list[Event], seconds: float) -> str:
 <title>A terminal: a model is trained and scored, and translates a sentence</title>
 <style>{STYLE}@keyframes scroll {{ 0% {{ transform: none }}
 {steps} }}
-#lines {{ transform: translateY(-{last}px); animation: scroll {end:.2f}s steps(1, end) }}
+#lines {{ transform: translateY(-{last}px); animation: scroll {end:.2f}s {STILL:.2f}s steps(1, end) }}
 </style>
 <rect x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="8" fill="#0d1117" stroke="#6e7681"/>
 <text class="head" x="{width / 2}" y="24">{took} of work, shown in {end:.0f} seconds</text>

@@ -15,6 +15,8 @@ from helpers.tiny import ROOT
 
 from transformer_mt import plot
 from transformer_mt.settings.reading import load_config
+from transformer_mt.settings.section import keys_of
+from transformer_mt.settings.suggestions import MODELS, sections_of, suggestion
 
 PACKAGE = ROOT / "transformer_mt"
 README = ROOT / "README.md"
@@ -141,6 +143,49 @@ def test_the_design_names_every_folder_of_the_package():
     folders = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
     assert len(folders) > 15
     assert [name for name in folders if f"\n    {name}/  " not in page] == []
+
+
+SECTIONS = {f"{name}.{key}" for kind in MODELS for name, one in sections_of(kind).items() for key in keys_of(one)}
+# What an exercise adds, and what an example shows as wrong.
+NO_SETTINGS = {"exercises.md": {"model.normalisation"}, "coming_from.md": {"training.max_tokens", "model.generate"}}
+
+
+@each_document
+def test_every_setting_that_is_named_exists(path):
+    names = re.findall(
+        r"(?<![\w./-])(?:filters|tokenizer|model|training|averaging|decoding)\.[a-z]\w*(?:\.\w+)?(?![\w(/])",
+        path.read_text(encoding="utf-8"),
+    )
+    files = {name for name in names if name.endswith((".md", ".py", ".bin", ".model", ".npz", ".safetensors"))}
+    assert set(names) - files - SECTIONS == NO_SETTINGS.get(path.name, set())
+
+
+def rows_of_other_trainers() -> list[tuple[str, list[str]]]:
+    """The cell about our settings of each row of docs/coming_from.md, and the other trainers' names beside it."""
+    page = (ROOT / "docs" / "coming_from.md").read_text(encoding="utf-8")
+    tables = re.findall(r"(?:^\|.*\n)+", page.partition("## Settings")[2], flags=re.MULTILINE)
+    found = []
+    for table in tables:
+        head, _, *rows = ([cell.strip() for cell in line.strip("|\n").split("|")] for line in table.splitlines())
+        ours = head.index("here")
+        for row in rows:
+            others = " ".join(cell for place, cell in enumerate(row) if place != ours)
+            found.append((row[ours], [name.split()[0].lstrip("-") for name in re.findall("`(.*?)`", others)]))
+    return found
+
+
+@pytest.mark.parametrize(("ours", "others"), rows_of_other_trainers(), ids=str)
+def test_the_names_of_other_trainers_lead_to_our_settings(ours, others):
+    """As the page says; the values that it gives for ours are allowed."""
+    settings = re.findall(r"`(\w+)\.(\w+)(?:=(.*?))?`", ours)
+    demo = ROOT / "configs" / "demo_en_de.yaml"
+    load_config(demo, [f"{section}.{key}={value}" for section, key, value in settings if value])
+    section, keys = settings[0][0], {key for _, key, _ in settings}
+    assert others
+    for name in others:
+        plain = name.replace("-", "_")
+        said = "" if plain in keys else suggestion((section, name), "transformer")
+        assert plain in keys or keys & set(re.findall(r"\w+", said)), f"{section}.{name}: {said}"
 
 
 def test_readme_stays_short():

@@ -24,6 +24,13 @@ from transformer_mt.base.doubts import DOUBTS, doubts, numbers
         ("From 10 to 10", "Von 10 bis", ["numbers"]),
         ("It costs 12,000.", "Es kostet 12.", ["numbers"]),
         ("2,000,112", "3.000.112", ["numbers"]),
+        ("%s: can't read %s: %s", "°C", ["placeholders"]),
+        ("Delete {name}", "Löschen", ["placeholders"]),
+        ("Delete", "{name} löschen", ["placeholders"]),
+        ("%s has %d files", "%d Dateien von %s", ["placeholders"]),
+        ("%s and %s", "%s und", ["placeholders"]),
+        ("%dx%d pixels", "%d Punkte", ["placeholders"]),
+        ("%(share).1f%% of ${HOME}", "%(share).1f von ${HOME}", ["placeholders"]),
     ],
 )
 def test_doubtful_translations_are_named(source, translation, expected):
@@ -47,6 +54,11 @@ def test_doubtful_translations_are_named(source, translation, expected):
         ("no no no no", "nein nein nein nein"),
         ("Wait ........", "Warte ........"),
         ("He has 3 sons and 1 dog.", "Er hat drei Söhne und einen Hund."),
+        ("%(who)s sends {what} on %m/%d/%Y", "Am %d.%m.%Y schickt %(who)s {what}"),
+        ("%1$s has %2$d files", "%2$d Dateien von %1$s"),
+        ("%s has %d of %zu bytes, %5.2f%%", "%s hat %d von %zu Bytes, %5.2f%%"),
+        ("It costs $5, 100% of it.", "Es kostet 5 $, 100%ig."),
+        ("The 100-%ige chance", "The 100% chance"),
     ],
 )
 def test_correct_translations_are_not_doubtful(source, translation):

@@ -1,6 +1,8 @@
 """What holds between the rooms: imports go one way, and settings are handed over in sections."""
 
 import ast
+import functools
+import graphlib
 import os
 import subprocess
 import sys
@@ -37,9 +39,9 @@ BELOW = {
     "preparing": {"batches", "corpora", "marian", "settings", "storage", "text"},
     "evaluation": {"corpora", "decoding", "marian", "preparing", "settings", "storage", "text"},
     "exporting": {"decoding", "marian", "models", "settings", "storage", "text"},
-    "serving": {"decoding", "marian", "settings", "text"},
+    "serving": {"decoding", "documents", "marian", "settings", "text"},
     "training": {"batches", "kernels", "models", "settings"},
-    "terminal": {"corpora", "decoding", "evaluation", "marian", "settings", "storage", "text", "training"},
+    "terminal": {"corpora", "decoding", "documents", "evaluation", "marian", "settings", "storage", "text", "training"},
     "training/run": {
         *("batches", "corpora", "decoding", "evaluation", "inference", "kernels", "marian", "models", "settings"),
         *("storage", "text", "training"),
@@ -91,6 +93,7 @@ NAMED_AS_TYPES = {"training/loop.py": "training/run"}
 OF_ALL = {"end_at_once"}  # names in the package itself, which every module may use
 
 
+@functools.cache
 def imports(source: str) -> list[tuple[str, str]]:
     """(module, name) of every import from this package, wherever in the file it stands."""
     found = []
@@ -202,6 +205,45 @@ def test_the_porch_holds_the_stages():
 def test_no_two_files_have_one_name():
     names = [path.stem for path in FILES if path.stem != "__init__"]
     assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def circle(sources: dict[str, str]) -> list[str]:
+    """Modules of which each imports the next, wherever in its file it does so, and the last is the first; or []."""
+    needs = {
+        importer: {f"{module}.{name}" if f"{module}.{name}" in sources else module for module, name in imports(source)}
+        for importer, source in sources.items()
+    }
+    try:
+        graphlib.TopologicalSorter(needs).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+SOURCES = {module_of(path): path.read_text(encoding="utf-8") for path in FILES}
+
+
+def test_no_files_import_one_another_in_a_circle():
+    assert circle(SOURCES) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "added"),
+    [
+        ("kernels.short_attention", "from transformer_mt.kernels.packed_attention import Segments"),
+        ("kernels.short_attention", "from transformer_mt.kernels import packed_attention"),
+        ("marian.marian_tokenizer", "def f():\n    from transformer_mt.marian import as_model_dir"),
+        ("base.errors", "import transformer_mt.base.wording\nif TYPE_CHECKING:\n    import transformer_mt.base.doubts"),
+        ("base.languages", "import transformer_mt.base.languages"),
+    ],
+)
+def test_a_circle_is_found(file, added):
+    name = f"transformer_mt.{file}"
+    assert name in circle(SOURCES | {name: f"{SOURCES[name]}\n{added}\n"})
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_mt.base.wording import counted, duration, two_decimals
+from transformer_mt.base.wording import beginning, counted, duration, two_decimals
 
 
 @pytest.mark.parametrize(
@@ -17,10 +17,26 @@ def test_a_plural_may_be_its_own():
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(0.004, "0.00"), (999_999.4, "999999.40"), (2e6, "2e+06"), (1e304, "1e+304")]
+    ("number", "said"), [(0.004, "0.00"), (999_999.4, "999999.40"), (2e6, "2e+06"), (1e304, "over 1e+09")]
 )
 def test_a_number_of_a_run_that_diverged_stays_short(number, said):
     assert two_decimals(number) == said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", ""),
+        ("a dog runs", "a dog runs"),  # as long as it may be
+        ("a cat jumps", "a cat …"),
+        ("a cat is up", "a cat is …"),
+        ("Donaudampfschiff", "Donaudamp…"),
+        ("ab Donaudampf", "ab Donaud…"),  # a space so early would leave too little
+        ("彼は犬と走っている、毎日", "彼は犬と走っている…"),
+    ],
+)
+def test_a_line_is_cut_between_words_and_shows_it(line, said):
+    assert beginning(line, 10) == said and len(said) <= 10
 
 
 @pytest.mark.parametrize(

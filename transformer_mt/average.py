@@ -9,6 +9,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from transformer_mt.base.errors import CheckpointError
+from transformer_mt.base.wording import warn
 from transformer_mt.kernels.device import Device, check_c_compiler, choose_device
 from transformer_mt.preparing.prepared import check_data, files_of, validation_digest
 from transformer_mt.settings.experiment import Config
@@ -31,7 +32,7 @@ from transformer_mt.training.run.candidates import (
     scores_of_training,
     validate_candidates,
 )
-from transformer_mt.training.run.checkpoint import added_pieces, check_settings, check_tokenizer, load_progress
+from transformer_mt.training.run.checkpoint import STATE, added_pieces, check_settings, check_tokenizer, load_progress
 from transformer_mt.training.run.run_log import check_same_data
 from transformer_mt.training.run.validation import ValidationScores, load_validation, shown_metrics, way_of_validation
 
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "set choose=last, choose=best or choose=moving_average.",
         "python -m transformer_mt.average runs/demo_en_de checkpoints=3",
     )
-    parser.add_argument("run", metavar="RUN_DIR", type=Path, help="the directory of a run, such as runs/<name>")
+    parser.add_argument("run", metavar="RUN_DIR", type=Path, action=cli.BeforeSettings, help="such as runs/<name>")
     cli.add_settings(parser, "change a setting of averaging, for example checkpoints=3")
     parser.add_argument(
         "--device", help="the device to validate on: auto, cpu, cuda or cuda:N (default: training.device of the run)"
@@ -61,9 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def average_run(run_dir: Path, config: Config, device: str | None = None) -> None:
     """Write the model of a run, unless it exists already. Raises CheckpointError if no checkpoint is complete."""
-    newest = str(
-        (checksums.saved_steps(run_dir) or [0])[-1]
-    )  # looked up first, because training may still write checkpoints
+    # Looked up first, because training may still write checkpoints.
+    newest = str((checksums.saved_steps(run_dir) or [0])[-1])
     candidates = find_candidates(run_dir, config.averaging, config.training)
     model_dir, tokenizer = run_dir / "model", _tokenizer_of(run_dir, config)
     _check_ours(model_dir)
@@ -71,8 +71,9 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     mixed_with = {candidate.initial for candidate in candidates if candidate.initial}
     _check_weights(paths, mixed_with, run_dir, config, tokenizer)
     can_validate = (Path(config.data_dir) / "valid.target.txt").is_file()
-    sums = [(path / checksums.SUMS).read_text("utf-8") for path in (run_dir, *paths, *mixed_with)]
-    made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", *sums)
+    # Without the checksum of state.json, which contains times.
+    sums = [{**checksums.read_sums(path), STATE: ""} for path in (run_dir, *paths, *mixed_with)]
+    made_from = fingerprint(dump_config(config), tokenizer.digest, newest, f"validated: {can_validate}", str(sums))
     former = read_metadata(model_dir / checksums.MODEL)
     gone = config.training.initialise_from if config.averaging.choose == "auto" and not mixed_with else None
     was_mixed = gone and "initial weights" in former.get("validation", "") and former.get("newest") == newest
@@ -81,7 +82,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
         return
     if gone:
         what = "so it is not mixed with the trained weights, and only the first validation set counts"
-        print(f"warning: training.initialise_from={gone} is not there any more, {what}", file=sys.stderr)
+        warn(f"training.initialise_from={gone} is not there any more, {what}")
     scores = _validate(candidates, config, paths[-1], tokenizer, device) if can_validate else []
     is_free = scores and config.averaging.choose == "auto"
     initial = initial_scores(candidates, scores)
@@ -99,8 +100,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
     print(f"{model_dir}: {chosen}, {_reason(scores, config, bool(initial and initial.others))}")
     if initial is not None:
         print(_gains(initial, scores[candidates.index(chosen)]))
-    if warning := _warning(model_dir, candidates, scores, config):
-        print(f"warning: {warning}", file=sys.stderr)
+    warn(_warning(model_dir, candidates, scores, config))
 
 
 def _tokenizer_of(run_dir: Path, config: Config) -> Tokenizer:
@@ -145,7 +145,7 @@ def _validate(
         )
     data, advice = {"valid": validation_digest(data_dir)}, "or average again with data_dir=DIRECTORY naming them"
     check_same_data(load_progress(newest), data, config.data_dir, advice)
-    validation = load_validation(data_dir, tokenizer, config.corpus, config.model, training, config.decoding)
+    validation = load_validation(config, tokenizer)
     device = _device(device_name or training.device, training)
     width = max(len(str(candidate)) for candidate in candidates)
     columns = {name: max(5, len(VALIDATION_METRICS[name].name)) for name in shown_metrics(training.metric)}

@@ -8,8 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from transformer_mt.base.errors import UserError
-from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.files import write_whole
+from transformer_mt.storage.files import write_whole, writing_to
 from transformer_mt.terminal import cli
 
 CONFIG = Path("configs/demo_en_de.yaml")
@@ -31,9 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     cli.add_settings(parser, "change a setting, for example training.max_steps=300")
     overrides = parser.parse_args(argv).overrides
     copy_config(CONFIG.name, CONFIG.parent)
-    run_dir = load_config(CONFIG, overrides).run_dir
     write_corpus(OUTPUT, packaged_corpus(), SIZES)
-    status = cli.run_all_stages(str(CONFIG), overrides, run_dir, True, cli.command("demo", *overrides))
+    from transformer_mt.train import run_all_stages  # here, because it imports PyTorch
+
+    status = run_all_stages(str(CONFIG), overrides, cli.command("demo", *overrides))
     if not status:
         print(f"Settings: {CONFIG}; python -m transformer_mt settings explains each")
     return status
@@ -51,10 +51,8 @@ def copy_config(name: str, directory: Path) -> bool:
     path = directory / name
     if os.path.lexists(path):  # true for a broken link, too
         return False
-    try:
+    with writing_to(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{directory} cannot be created ({error.strerror}); give another directory") from None
     write_whole(path, (shipped_configs() / name).read_bytes())
     return True
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from transformer_mt.base.errors import EvaluationError, TranslationError
 from transformer_mt.base.system import command_line
-from transformer_mt.base.wording import LineProgress
+from transformer_mt.base.wording import LineProgress, warn
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
@@ -102,19 +102,16 @@ def _evaluate_models(arguments: argparse.Namespace, details: scores_json.Details
     choices = [(each, load_config(file, [*arguments.overrides, *each], "decoding").decoding) for each in tried]
     translator = Translator.load([model, *others], **vars(options))
     tuning = _tuned(translator, choices, config) if arguments.tune else None
-    decoding = choices[tuning.best if tuning else 0][1]
+    translator.decoding = choices[tuning.best if tuning else 0][1]
     seen = _also_in_training(model, config, [*texts])
     made_by = what_ran(model, others, options) | machine(translator.engine.hardware, options.engine)
-    made_by |= {"decoding": decoding} | ({"tuning": tuning} if tuning else {})
+    made_by |= {"decoding": translator.decoding} | ({"tuning": tuning} if tuning else {})
     output.mkdir(exist_ok=True)  # before the translation, because it may fail
     results = scores_json.Results()
     for name, text in texts.items():
-        hypotheses, measured = _translate(translator, text.sources, decoding, name)
-        with hold(output, OWNER, patience=PATIENCE):
-            write_whole(evaluated_texts.hypotheses_file(model, name), "".join(f"{line}\n" for line in hypotheses))
-        scored = _scored(hypotheses, text, name, translator, config, model, details, decoding)
-        measured |= {"also_in_training": seen.get(name)} | made_by
-        results[name] = scores_json.TestSetScores.model_validate(scored | measured)
+        scored = _scored(translator, name, text, config.corpus.languages_of_test(name), model, details)
+        scored |= {"also_in_training": seen.get(name)} | made_by
+        results[name] = scores_json.TestSetScores.model_validate(scored)
     scores_json.print_scores(results)
     with hold(output, OWNER, patience=PATIENCE):
         scores_json.write_scores(output / "scores.json", scores_json.read_scores(output / "scores.json") | results)
@@ -129,30 +126,31 @@ def _with_test_sets(config: Config) -> Config:
 
 
 def _scored(
-    hypotheses: Sequence[str],
-    text: evaluated_texts.TestSet,
-    name: str,
     translator: Translator,
-    config: Config,
+    name: str,
+    text: evaluated_texts.TestSet,
+    languages: tuple[str, str],
     model: Path,
     details: scores_json.Details,
-    decoding: DecodingConfig,
 ) -> dict[str, Any]:
-    """Return the fields of scores.json with scores of a test set, and of its changed forms if they are asked for."""
-    titles = [
-        cli.shown(evaluated_texts.hypotheses_file(model, name)),
-        *(f"reference of {name}" for _ in text.references),
-    ]
-    languages = config.corpus.languages_of_test(name)
+    """Translate a test set, write the translations, and score them, and changed forms of the test set if asked for.
+
+    Returns fields of scores.json.
+    """
+    file = evaluated_texts.hypotheses_file(model, name)
+    hypotheses, measured = _translate(translator, text.sources, name)
+    with hold(file.parent, OWNER, patience=PATIENCE):
+        write_whole(file, "".join(f"{line}\n" for line in hypotheses))
+    titles = [cli.shown(file), *(f"reference of {name}" for _ in text.references)]
     scored = scores_json.score_lines(hypotheses, text.references, languages, titles, details, text.sources)
     if details.perturb:
         scored["perturbed"] = perturbed_scores(
             {each: perturbed(text, each, symbols_in(translator.tokenizer)) for each in details.perturb},
-            lambda sources, change: _translate(translator, sources, decoding, f"{name}, {change}")[0],
+            lambda sources, change: _translate(translator, sources, f"{name}, {change}")[0],
             languages[1],
             plain=score_corpus(hypotheses, text.references, languages[1], metrics=["chrf"])["chrF2"].value,
         )
-    return scored
+    return scored | measured
 
 
 def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict[str, scores_json.AlsoInTraining]:
@@ -165,28 +163,24 @@ def _also_in_training(model: Path, config: Config, names: Sequence[str]) -> dict
         trained_on = str(read_json(model.parent / "run.json")[-1]["data"]["train"])
     found = evaluated_texts.also_in_training(data_dir, names, trained_on)
     for name, overlap in found.items():
-        if warning := evaluated_texts.overlap_warning(name, overlap, data_dir):
-            print(f"warning: {warning}", file=sys.stderr)
+        warn(evaluated_texts.overlap_warning(name, overlap, data_dir))
     return found
 
 
-def _translate(
-    translator: Translator, sources: Sequence[str], decoding: DecodingConfig, name: str
-) -> tuple[list[str], dict[str, Any]]:
+def _translate(translator: Translator, sources: Sequence[str], name: str) -> tuple[list[str], dict[str, Any]]:
     """Return the translations, and fields of scores.json. Prints warnings about doubtful lines.
 
     Raises EvaluationError with the name of the test set if a line has no translation.
     """
     begun, summary = time.perf_counter(), TranslationSummary()
     try:
-        found = _best(translator, sources, decoding, name)
+        found = _best(translator, sources, translator.decoding, name)
     except TranslationError as error:
         raise EvaluationError(f"test set {name}: {error}") from None
     seconds = time.perf_counter() - begun
     for line, best in enumerate(found, start=1):
         summary.add(line, best)
-    for warning in summary.warnings():
-        print(f"warning: {name}: {warning}", file=sys.stderr)
+    warn(*(f"{name}: {warning}" for warning in summary.warnings()))
     lines = {f"num_{kind}": len(summary.doubtful[kind]) for kind in ("short", "at_limit")}
     lines["num_split"] = summary.num_split
     speed = {"seconds": round(seconds, 3), "sentences_per_second": round(len(sources) / seconds, 2)}

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, assert_never, get_args
+from typing import Literal, get_args
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
@@ -43,20 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         "python -m transformer_mt.export runs/demo_en_de/model exported --format ctranslate2 --quantization int8",
     )
     cli.add_model(parser)
-    parser.add_argument(
-        "output",
-        metavar="OUTPUT_DIR",
-        type=Path,
-        help="a new or empty directory, or an earlier export; for argos, a file that ends in .argosmodel",
-    )
+    about = "a new or empty directory, or an earlier export; for argos, a file that ends in .argosmodel"
+    parser.add_argument("output", metavar="OUTPUT_DIR", type=Path, help=about)
     cli.add_settings(parser, "settings of decoding, which become the defaults of the export")
     parser.add_argument("--format", choices=[*get_args(Format), "argos"], required=True)
-    parser.add_argument(
-        "--quantization",
-        choices=QUANTIZATIONS,
-        default="float32",
-        help="type of the weights in the file, not for huggingface (default: float32)",
-    )
+    about = "type of the weights in the file, not for huggingface (default: float32)"
+    parser.add_argument("--quantization", choices=QUANTIZATIONS, default="float32", help=about)
     arguments = parser.parse_intermixed_args(argv)
     if arguments.format == "huggingface" and arguments.quantization != "float32":
         raise UserError("--quantization is not for --format huggingface: leave it out")
@@ -120,19 +112,16 @@ def export_argos(model_dir: Path, output: Path, quantization: str, overrides: Se
 def _writer(trained: Trained, model_dir: Path, format: Format, quantization: str) -> Callable[[Path], None]:
     """Return the function that writes the export. Raises UserError if the format does not support the model."""
     # Imported here, because they import other packages that may not be installed.
-    match format:
-        case "ctranslate2":
-            import_ctranslate2()
-            from transformer_mt.exporting import ctranslate2_format
+    if format == "ctranslate2":
+        import_ctranslate2()
+        from transformer_mt.exporting import ctranslate2_format
 
-            reason = unsupported_setting(trained.config.model, SUPPORTED)
-            write = partial(ctranslate2_format.write, trained, quantization=quantization)
-        case "huggingface":
-            from transformer_mt.exporting import huggingface
+        reason = unsupported_setting(trained.config.model, SUPPORTED)
+        write = partial(ctranslate2_format.write, trained, quantization=quantization)
+    else:
+        from transformer_mt.exporting import huggingface
 
-            reason, write = huggingface.unsupported(trained.config.model), partial(huggingface.write, trained)
-        case _:
-            assert_never(format)
+        reason, write = huggingface.unsupported(trained.config.model), partial(huggingface.write, trained)
     if reason:
         raise UserError(f"{model_dir} cannot be exported as {format}: {reason}")
     return write

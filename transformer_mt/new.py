@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from transformer_mt.base.cores import OtherPrograms
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, UserError
 from transformer_mt.base.system import command_line
-from transformer_mt.base.wording import counted, duration
+from transformer_mt.base.wording import counted, duration, warn
 from transformer_mt.corpora.opening import open_corpus
 from transformer_mt.evaluation.evaluated_texts import model_in
 from transformer_mt.preparing import text_warnings
@@ -136,8 +136,7 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
     print(f"training reads the text about {chosen.num_epochs:.1f} times, {read} in all")
     print(f"for comparison, English to German on one core: {choosing.reached(text)}")
     tell_time(chosen, minutes)
-    if warning := choosing.too_little_read(chosen, text, minutes):
-        print(f"warning: {warning}", file=sys.stderr)
+    warn(choosing.too_little_read(chosen, text, minutes))
     content = choosing.new_configuration(corpus, text, share, num_held, chosen, name)
     return content, f"{chosen.size}, about {chosen.num_updates:,} updates"
 
@@ -160,10 +159,9 @@ def from_model(
     new_tokens = round(measures.num_target_tokens * (1 - 2 * share))
     chosen = choosing.choose_tuning(new_tokens, bool(found.training), old.model.d_model, stages, speed)
     if found.missing:
-        print(
-            f"warning: the training text of the old model cannot be mixed with the new text: {found.missing}. The "
-            "model will forget more of it",
-            file=sys.stderr,
+        warn(
+            f"the training text of the old model cannot be mixed with the new text: {found.missing}. The model will "
+            "forget more of it"
         )
     texts = text_settings(corpus, share, found, measures.num_target_tokens)
     content = choosing.tuned_configuration(old, named, texts, chosen, name)
@@ -181,11 +179,10 @@ def tell_time(chosen: choosing.Tuning, minutes: float) -> None:
         f"{counted(plan.num_validations, 'validation')}{enough}, and {plan.besides / 60:.1f} of the others"
     )
     if max(chosen.seconds / plan.seconds, (training + plan.besides) / 60 / minutes) > 1.2:  # updates are rounded
-        print(
-            f"warning: this machine is too slow for --minutes {minutes:g}: {chosen.num_updates:,} updates take about "
+        warn(
+            f"this machine is too slow for --minutes {minutes:g}: {chosen.num_updates:,} updates take about "
             f"{duration(chosen.seconds)}, and the other stages {duration(plan.besides)}. Stop other programs on it, or "
-            "give it more minutes",
-            file=sys.stderr,
+            "give it more minutes"
         )
 
 
@@ -252,8 +249,7 @@ def measured(corpus: CorpusConfig, fewest: int, tokenizer: Tokenizer | None = No
     measures = measure(corpus, FiltersConfig(), opened, tokenizer)
     print(table(measures), flush=True)
     text_warnings.check_text(measures, fewest)
-    for warning in [*text_warnings.corpus_warnings(corpus, opened), *text_warnings.text_warnings(measures)]:
-        print(f"warning: {warning}", file=sys.stderr)
+    warn(*text_warnings.corpus_warnings(corpus, opened), *text_warnings.text_warnings(measures))
     return measures
 
 
@@ -328,8 +324,8 @@ def measured_speeds(models: Sequence[ModelConfig], measures: TextMeasures, optim
         layers = f"{model.encoder_layers}+{model.decoder_layers} layers, width {model.d_model}"
         print(f"{layers}: {speed:,.0f} target tokens a second on this machine", flush=True)
         found.append(speed)
-    if not torch.cuda.is_available() and (told := beside_others(others.cores())):
-        print(f"warning: {told}", file=sys.stderr)
+    if not torch.cuda.is_available():
+        warn(beside_others(others.cores()))
     return found
 
 

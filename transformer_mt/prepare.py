@@ -10,12 +10,12 @@ from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import CorpusError, DirectoryError, EvaluationError
 from transformer_mt.base.languages import KEEP
 from transformer_mt.base.system import command_line
-from transformer_mt.base.wording import counted, cut
+from transformer_mt.base.wording import counted, cut, warn
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import KEPT, REASONS, TextFilters
 from transformer_mt.corpora.opening import sample_of
 from transformer_mt.evaluation.metrics import check_tokeniser, check_words, tokenised_warning
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.marian import as_model_dir
 from transformer_mt.preparing import fill_data_dir
 from transformer_mt.preparing.measured_text import TextMeasures, measure, table
 from transformer_mt.preparing.prepared import (
@@ -60,8 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.look is not None:
         look(config, arguments.look)
         return 0
-    if warning := config.training.schedule_warning():
-        print(f"warning: {warning}", file=sys.stderr)
+    warn(config.training.schedule_warning())
     try:
         with cli.sigterm_raised():
             prepare(config, arguments.workers)
@@ -80,25 +79,18 @@ def _parser() -> ArgumentParser:
         "Writes the tokenizer, token ids, and the text of validation and test sets to data_dir.",
         "python -m transformer_mt.prepare configs/demo_en_de.yaml tokenizer.vocab_size=1000",
     )
-    parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment, as in configs/")
+    parser.add_argument("config", metavar="CONFIG", action=cli.BeforeSettings, help="YAML file, as those in configs/")
     cli.add_settings(parser, "change settings of the file")
-    parser.add_argument(
-        "--workers",
-        metavar="N",
-        type=cli.positive,
-        default=num_cores(),
-        help="number of processes that encode the training text; it does not change the result (default: %(default)s, "
-        "one for each processor)",
+    about = (
+        "number of processes that encode the training text; it does not change the result (default: %(default)s, "
+        "one for each processor)"
     )
-    parser.add_argument(
-        "--look",
-        metavar="N",
-        nargs="?",
-        type=cli.positive,
-        const=MOST_PAIRS,
-        help="write nothing; show what the first N pairs of each training corpus are like, and with examples what the "
-        f"filters would remove (default: {MOST_PAIRS:,})",
+    parser.add_argument("--workers", metavar="N", type=cli.positive, default=num_cores(), help=about)
+    about = (
+        "write nothing; show what the first N pairs of each training corpus are like, and with examples what the "
+        f"filters would remove (default: {MOST_PAIRS:,})"
     )
+    parser.add_argument("--look", metavar="N", nargs="?", type=cli.positive, const=MOST_PAIRS, help=about)
     return parser
 
 
@@ -109,8 +101,7 @@ def look(config: Config, most: int) -> None:
     print(table(measures))
     if any(count.total() == most for count in measures.counts.values()):
         print(f"note: this reads only the first {most:,} pairs of each corpus; `--look N` reads N")
-    for warning in [*corpus_warnings(config.corpus, opened), *text_warnings(measures)]:
-        print(f"warning: {warning}", file=sys.stderr)
+    warn(*corpus_warnings(config.corpus, opened), *text_warnings(measures))
     _print_examples(measures)
 
 
@@ -148,8 +139,7 @@ def prepare(config: Config, num_workers: int = 1) -> None:
         return
     pairs = fill_data_dir.open_splits(config.corpus)
     digests = {name: corpus.digest() for name, corpus in pairs.items()}
-    for warning in [*corpus_warnings(config.corpus, pairs), *_text_warnings(pairs)]:
-        print(f"warning: {warning}", file=sys.stderr)
+    warn(*corpus_warnings(config.corpus, pairs), *_text_warnings(pairs))
     existing = _existing_tokenizer(config.tokenizer.from_, config) if config.tokenizer.from_ else None
     held_out = fill_data_dir.held_out_of(pairs)
     texts = TextFilters.of(config.filters, config.corpus, held_out)
@@ -193,7 +183,7 @@ def _begun(stack: ExitStack, config: Config, digests: dict[str, str], existing: 
     return claims
 
 
-def _text_warnings(opened: dict[str, Corpus]) -> Iterator[str]:
+def _text_warnings(opened: dict[str, Corpus]) -> Iterator[str | None]:
     """Warnings about targets to score with that are not plain text: `evaluate` would give them only after training."""
     for name, corpus in opened.items():
         targets = [] if is_training(name) else [target for _, target in corpus.pairs()]
@@ -201,8 +191,7 @@ def _text_warnings(opened: dict[str, Corpus]) -> Iterator[str]:
             check_words([targets], [f"targets of {name}"])
         except EvaluationError as error:
             yield str(error)
-        if warning := tokenised_warning(f"targets of {name}", targets):
-            yield warning
+        yield tokenised_warning(f"targets of {name}", targets)
 
 
 def _is_done(config: Config, digests: dict[str, str]) -> bool:
@@ -315,8 +304,7 @@ def _opened_tokenizer(path: str, key: str, settings: TokenizerConfig) -> Tokeniz
     """Load and check the tokenizer at this path, the value of `key`. Prints a warning if it changes text."""
     tokenizer = open_existing(as_model_dir(Path(path)), key)
     check_fits(tokenizer, settings)
-    for warning in tokenizer_warnings(tokenizer):
-        print(f"warning: {warning}", file=sys.stderr)
+    warn(*tokenizer_warnings(tokenizer))
     return tokenizer
 
 

@@ -25,20 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = cli.parser(
         "report", _DESCRIPTION, "python -m transformer_mt.report runs/demo_en_de runs/other --output report.html"
     )
-    parser.add_argument(
-        "runs",
-        metavar="RUN_DIR",
-        type=Path,
-        nargs="+",
-        help="the directory of a run or of a model; the first is the baseline",
-    )
-    parser.add_argument(
-        "--output",
-        metavar="FILE",
-        type=Path,
-        required=True,
-        help="the page to write, a .html; an earlier page of this command is replaced",
-    )
+    about = "the directory of a run or of a model; the first is the baseline"
+    parser.add_argument("runs", metavar="RUN_DIR", type=Path, nargs="+", help=about)
+    about = "the page to write, a .html; an earlier page of this command is replaced"
+    parser.add_argument("--output", metavar="FILE", type=Path, required=True, help=about)
     arguments = parser.parse_intermixed_args(argv)
     check(arguments.output, {"html": [MARK.encode()]})
     if not arguments.output.parent.is_dir():

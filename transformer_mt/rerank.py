@@ -152,12 +152,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--tune", metavar="REFERENCE", type=cli.place, help="find the weights that give the highest BLEU with this file"
     )
-    parser.add_argument(
-        "--closest",
-        metavar="REFERENCE",
-        type=cli.place,
-        help="choose the translation that is most similar to the same line of this file",
-    )
+    about = "choose the translation that is most similar to the same line of this file"
+    parser.add_argument("--closest", metavar="REFERENCE", type=cli.place, help=about)
     about = "the language of REFERENCE, which decides the tokenisation of BLEU"
     parser.add_argument("--language", metavar="CODE", default="", help=about)
     line_input.add_arguments(parser)

@@ -163,13 +163,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     cli.add_model(parser)
     cli.add_engine_arguments(parser)
-    parser.add_argument(
-        "source",
-        metavar="SOURCE",
-        type=cli.place,
-        nargs="?",
-        help="a file of sentences, one per line; may be compressed (.gz, .zst or .xz)",
-    )
+    about = "a file of sentences, one per line; may be compressed (.gz, .zst or .xz)"
+    parser.add_argument("source", metavar="SOURCE", type=cli.place, nargs="?", help=about)
     parser.add_argument(
         "target", metavar="TARGET", type=cli.place, nargs="?", help="the file of their translations, or of n-best lists"
     )
@@ -178,11 +173,8 @@ def _parser() -> argparse.ArgumentParser:
         "--reverse", action="store_true", help="score each source given its target, by a model of the reverse direction"
     )
     parser.add_argument("--tag", metavar="TAG", help="put this tag of the model before each text that it reads")
-    parser.add_argument(
-        "--pieces",
-        action="store_true",
-        help="score given subword pieces: the targets, separated by spaces, or the pieces in n-best lists",
-    )
+    about = "score given subword pieces: the targets, separated by spaces, or the pieces in n-best lists"
+    parser.add_argument("--pieces", action="store_true", help=about)
     parser.add_argument("--json", action="store_true", help="write a JSON object for each pair")
     line_input.add_arguments(parser)
     return parser

@@ -156,13 +156,8 @@ def _parser() -> argparse.ArgumentParser:
     about = "the address to listen at; 0.0.0.0 for other machines, too (default: 127.0.0.1, for this machine only)"
     parser.add_argument("--host", default="127.0.0.1", help=about)
     parser.add_argument("--port", type=int, default=5000, help="0: any free port (default: 5000)")
-    parser.add_argument(
-        "--queue",
-        metavar="N",
-        type=cli.positive,
-        default=2000,
-        help="answer 429 to requests with which more than N sentences would wait (default: 2000)",
-    )
+    about = "answer 429 to requests with which more than N sentences would wait (default: 2000)"
+    parser.add_argument("--queue", metavar="N", type=cli.positive, default=2000, help=about)
     about = "the most characters of a request or a file (default: 50000)"
     parser.add_argument("--char-limit", metavar="N", type=cli.positive, default=50_000, help=about)
     about = "the most texts of a request (default: 500)"

@@ -1,5 +1,6 @@
 """The stage `train`: trains a model on token ids, and writes checkpoints."""
 
+import importlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,22 +12,21 @@ from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError
 from transformer_mt.base.languages import has_spaces
 from transformer_mt.base.system import command_line
 from transformer_mt.base.torchrun import may_restart, num_processes
-from transformer_mt.base.wording import counted
+from transformer_mt.base.wording import counted, warn
 from transformer_mt.batches.batching import stages_of
-from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
+from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.loader import BatchLayout, Loader
 from transformer_mt.batches.modifier_sampling import ModifierSampler
-from transformer_mt.kernels.device import Device
+from transformer_mt.kernels.device import Device, usable_device
 from transformer_mt.prepare import changed_settings
 from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
 from transformer_mt.settings.experiment import Config
-from transformer_mt.settings.reading import differences, dump_config, load_config
+from transformer_mt.settings.reading import differences, dump_config, load_config, other_meaning_than
 from transformer_mt.settings.training_settings import ModifiersConfig, TrainingConfig
 from transformer_mt.storage.checksums import checkpoint_path, saved_steps
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
 from transformer_mt.terminal import cli
-from transformer_mt.terminal.cli import run_all_stages
 from transformer_mt.text.protection import check_kept
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks, all_ranks
@@ -44,7 +44,7 @@ from transformer_mt.training.run.checkpoint import (
 from transformer_mt.training.run.estimate import estimate
 from transformer_mt.training.run.run_log import check_same_data, copy_from_data, record_start
 from transformer_mt.training.run.running import Run
-from transformer_mt.training.run.validation import ValidationSet, load_validation, validate
+from transformer_mt.training.run.validation import ValidationSet, diverges, load_validation, validate
 
 OWNER = Owner("train", "trains here", "choose another run_dir")
 PATIENCE = 120.0  # seconds in which a rank ends whose torchrun was killed, and which a restart has replaced
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "You can stop or kill it at any time: the same command resumes from the newest checkpoint.",
         "python -m transformer_mt.train configs/demo_en_de.yaml training.max_steps=200",
     )
-    parser.add_argument("config", metavar="CONFIG", help="YAML file of the experiment")
+    parser.add_argument("config", metavar="CONFIG", action=cli.BeforeSettings, help="YAML file of the experiment")
     cli.add_settings(parser, "change a setting, for example training.max_steps=200")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
@@ -70,7 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_intermixed_args(argv)
     if arguments.all or arguments.estimate:
         with _lack_of_memory_explained():
-            return (_run_all_stages if arguments.all else _print_estimate)(arguments.config, arguments.overrides)
+            if arguments.estimate:
+                return _print_estimate(arguments.config, arguments.overrides)
+            command = cli.command("train", arguments.config, *arguments.overrides, "--all")
+            return run_all_stages(arguments.config, arguments.overrides, command)
     with all_ranks() as ranks:
         try:
             with ranks.together():
@@ -103,12 +106,35 @@ def _lack_of_memory_explained() -> Iterator[None]:
         ) from None
 
 
-def _run_all_stages(config: str, overrides: Sequence[str]) -> int:
+def run_all_stages(config: str, overrides: Sequence[str], command: Sequence[str]) -> int:
+    """Prepare, train and average; evaluate if there are test sets. A stage resumes, or finds that it is done already.
+
+    Returns the exit status of the first stage that was stopped, or 0. If one is stopped, prints `command`, which
+    resumes it and runs the later ones, too. Raises UserError.
+    """
     if num_processes():
         raise ConfigError("--all is for one process: under torchrun, start the stages one after another")
     settings = load_config(config, overrides)
-    command = cli.command("train", config, *overrides, "--all")
-    return run_all_stages(config, overrides, settings.run_dir, bool(settings.corpus.test), command)
+    usable_device(settings.training.device)  # an error now is better than one after `prepare`
+    resume = f"To resume, and to run the later stages, too: {command_line(command)}"
+    for name, arguments in stages(config, overrides, settings.run_dir, bool(settings.corpus.test)):
+        stage = importlib.import_module(f"transformer_mt.{name}").main
+        try:
+            status: int = stage(arguments)
+        except KeyboardInterrupt:
+            print(resume, file=sys.stderr)
+            raise
+        if status:
+            print(resume)
+            return status
+    return 0
+
+
+def stages(config: str, overrides: Sequence[str], run_dir: str, has_test_sets: bool) -> list[tuple[str, list[str]]]:
+    """Return the names of the stages, in order, with their arguments."""
+    named, of_run = [config, *overrides], [run_dir]
+    found = [("prepare", named), ("train", named), ("average", of_run)]
+    return [*found, ("evaluate", of_run)] if has_test_sets else found
 
 
 def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:
@@ -121,7 +147,7 @@ def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:
     device = choose_rank_device(settings, ranks)
     layout = choose_layout(settings, config.model, device)
     loader = _loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, layout)
-    learner = build_learner(config.model, settings, tokenizer, None, layout, device, ranks)
+    learner = build_learner(config, tokenizer, None, layout, device, ranks)
     if len(loader.stages) > 1:
         print(f"measured with the text of the first of {len(loader.stages)} stages:")
     print(estimate(learner, loader, settings))
@@ -137,9 +163,7 @@ def train_run(config: Config, ranks: Ranks) -> int:
             data = data_digests(data_dir) if ranks.is_first else {}
             device = choose_rank_device(config.training, ranks)
             corpus = EncodedCorpus.load(data_dir / "train")
-            validation = load_validation(
-                data_dir, tokenizer, config.corpus, config.model, config.training, config.decoding
-            )
+            validation = load_validation(config, tokenizer)
             path = None
             if ranks.is_first:
                 held.enter_context(hold(run_dir, OWNER, data_dir, PATIENCE if may_restart() else 0.0))
@@ -170,7 +194,7 @@ def _train(
         return 0
     with ranks.together():
         loader = _loader(config, corpus, tokenizer, progress.layout)
-    learner = build_learner(config.model, settings, tokenizer, path, progress.layout, device, ranks)
+    learner = build_learner(config, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
         copy_from_data(Path(config.data_dir), tokenizer, run_dir)
     record_start(run_dir, progress, settings.seed, device, ranks)
@@ -179,11 +203,12 @@ def _train(
     ranks.say(f"{run_dir}: {num_weights:,} parameters, {counted(sum(corpus.sizes), 'pair')}, {hardware}")
     if progress.step:
         ranks.say(f"resuming from update {progress.step}{_in_stage(progress, loader)}")
-    places = partial(places_of_pairs, Path(config.data_dir))
-    run = Run(run_dir, learner, tokenizer.digest, settings, progress, ranks, lambda pairs: described(places(pairs)))
+    run = Run(config, learner, tokenizer, progress, ranks)
     measure = partial(validate, learner, validation, ranks)
-    progress, signum = train(learner, loader, measure, settings, progress, run, ranks)
+    progress, signum = train(loader, measure, progress, run)
     summary = f"{run_dir}: {_summary(progress, settings)}"
+    if progress.validated and diverges(progress.validated["values"]["nll"], tokenizer.target_vocab_size):
+        summary += ", but training diverged"
     if not signum and progress.position.stage + 1 < len(loader.stages):
         ranks.say(f"training ended before the last stage{_in_stage(progress, loader)}", warning=True)
     ranks.say(summary if signum else f"{summary}\n{_next(config)}")
@@ -221,16 +246,8 @@ def _loader(config: Config, corpus: EncodedCorpus, tokenizer: Tokenizer, layout:
     if settings.modifiers != ModifiersConfig():
         languages = [config.corpus.languages_of(text) for text in config.corpus.training_corpora]
         sampler = ModifierSampler(tokenizer, settings.modifiers, [has_spaces(source) for source, _ in languages])
-    return Loader(
-        corpus,
-        settings.tokens_per_batch,
-        settings.tokens_per_update,
-        settings.seed,
-        layout,
-        sampler,
-        config.model.max_positions,
-        stages_of(config.corpus, corpus.sizes),
-    )
+    sizes, stages = (settings.tokens_per_batch, settings.tokens_per_update), stages_of(config.corpus, corpus.sizes)
+    return Loader(corpus, *sizes, settings.seed, layout, sampler, config.model.max_positions, stages)
 
 
 def _in_stage(progress: Progress, loader: Loader) -> str:
@@ -262,11 +279,17 @@ def _claim(run_dir: Path, config: Config) -> None:
         changed = differences(load_config(path), config)
         changed = {key: line for key, line in changed.items() if not may_change(key, config.training)}
         if changed:
+            newest, ways = checkpoint_path(run_dir, saved_steps(run_dir)[-1]), ""
+            if not other_meaning_than(path, config.model):
+                ways = f", where training.initialise_from={newest} starts a new run with the weights of this one"
+            if any(key.startswith("corpus.") for key in changed):
+                ways += ". To mix corpora differently later in a run, begin it with corpus.stages"
             raise CheckpointError(
                 f"{run_dir} is a run of another configuration:\n  "
                 + "\n  ".join(changed.values())
-                + "\nChoose another run_dir, delete this one, or give the values with which it began"
+                + "\nGive the values with which it began"
                 + "".join(f" (this schedule depends on {end})" for end in ENDS if end in changed)
+                + f", delete it, or choose another run_dir{ways}"
             )
     write_whole(path, dump_config(config))
 
@@ -277,8 +300,7 @@ def _checkpoint_to_resume(run_dir: Path) -> Path | None:
     if path is None and complaints:
         advice = "No undamaged checkpoint is left: choose another run_dir, or delete this one to start again"
         raise CheckpointError("\n".join([*complaints, advice]))
-    for complaint in complaints:
-        print(f"warning: {complaint}: training resumes from the one before", file=sys.stderr)
+    warn(*(f"{complaint}: training resumes from the one before" for complaint in complaints))
     if path is not None:
         best = load_progress(path).best_steps[:1]
         if best and checkpoint_path(run_dir, best[0]).is_dir():

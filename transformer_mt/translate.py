@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, get_args
 
 from transformer_mt.base import torchrun
 from transformer_mt.base.errors import TranslationError
@@ -17,6 +17,7 @@ from transformer_mt.base.wording import LineProgress
 from transformer_mt.corpora.text_files import is_compressed
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.documents.document import ENDINGS, DocumentForm
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli, line_input
@@ -44,13 +45,14 @@ the sentence), pieces (the subwords that the model produced) and seconds (the ti
 the number of its lines); with n_best=2 or more also n_best (a list of such translations), with --alignment also
 alignment. Some lines have further fields: parts (the number of parts that were translated separately), short (true:
 much shorter than in training for such a source), at_limit (true: cut off at the maximum length) and doubts (a list
-of: empty, copied, untranslated, repeated, numbers; the last one means other numbers than in the source, and the
-field numbers then lists which are missing and which are invented).
+of: empty, copied, untranslated, repeated, numbers, placeholders; numbers means other numbers than in the source, and
+the field numbers then lists which are missing and which are invented).
 
 Long lines are split at ends of sentences. At the end, a summary on standard error gives the number of lines, and
 which translations you should check. With --input FILE --output FILE you can stop or kill the command at any time: the
-same command resumes. With --format html, xml, markdown, srt or po, `translate` reads a complete document, translates
-its text, and writes the document with all its tags, code, times and comments.
+same command resumes. With --format html, xml, markdown, paragraphs, srt, vtt or po, or if --input has such an ending,
+`translate` reads a complete document, translates its text, and writes the document with all its tags, code, times and
+comments.
 
 The exit status is 0 for success, 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM. After either
 signal, standard output ends with a complete line, and the file of --output is unchanged."""
@@ -60,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Translate standard input or a file, line by line."""
     arguments = _parser().parse_intermixed_args(argv)
     cli.check_settings(arguments.overrides, "beam_size=5", "To translate a file, write --input {}")
+    arguments.format = arguments.format or _form_by_ending(arguments)
     _check_output(arguments)
     if arguments.format == "text" and is_file_to_file(arguments):
         with cli.sigterm_raised():
@@ -94,16 +97,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _form_by_ending(arguments: argparse.Namespace) -> str:
+    """The form of the input by the ending of its name, which this function says; text if no ending means another."""
+    name = Path(arguments.input.name if arguments.input else "")
+    form = ENDINGS.get(Path(name.stem if is_compressed(name) else name).suffix.lower())
+    if form and not arguments.quiet:
+        note = f"{arguments.input}: its ending means --format {form}; to translate its lines, give --format text"
+        print(note, file=sys.stderr)
+    return form or "text"
+
+
 def _translate_document(arguments: argparse.Namespace) -> int:
     """Translate a complete document. Raises TranslationError for options that are about lines."""
     decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
-    given = [name for name in ("json", "scores", "alignment", "prefix") if getattr(arguments, name)]
+    given = [name for name in ("json", "scores", "alignment", "prefix", "terms") if getattr(arguments, name)]
     if given or decoding.n_best > 1:
         option = f"--{given[0]}" if given else f"n_best={decoding.n_best}"
         raise TranslationError(
-            f"{option}: is about lines, but --format {arguments.format} writes a document: leave it out"
+            f"{option}: is about lines, but --format {arguments.format} writes a document: leave it out, or "
+            "translate the lines of the file with --format text"
         )
-    text = line_input.read_document(arguments.input, arguments.errors)
+    text = line_input.read_document(arguments.input, arguments.errors, arguments.format)
     translator = Translator.load(cli.model_dirs(arguments), **vars(cli.engine_options(arguments)))
     translator.tags.check(arguments.tag)
     pairs, begun = list[tuple[str, Translation]](), time.perf_counter()
@@ -173,24 +187,15 @@ def _parser() -> argparse.ArgumentParser:
     cli.add_model(parser)
     cli.add_engine_arguments(parser)
     cli.add_settings(parser, "a setting, such as beam_size=5")
-    parser.add_argument(
-        "--input",
-        metavar="FILE",
-        type=cli.place,
-        help="read this file, not standard input; may be a .gz, .zst or .xz, and a URL such as s3://BUCKET/FILE",
+    about = "read this file, not standard input; may be a .gz, .zst or .xz, and a URL such as s3://BUCKET/FILE"
+    parser.add_argument("--input", metavar="FILE", type=cli.place, help=about)
+    about = "write this file instead (.gz: compressed), or to s3:// or gs://"
+    parser.add_argument("--output", metavar="FILE", type=cli.place, help=about)
+    about = (
+        "text: lines; paragraphs: text with broken lines; html, xml, markdown: a page or a part of one; srt, vtt: "
+        "subtitles; po: gettext (default: by the ending of --input, else text)"
     )
-    parser.add_argument(
-        "--output",
-        metavar="FILE",
-        type=cli.place,
-        help="write this file instead (.gz: compressed), or to s3:// or gs://",
-    )
-    parser.add_argument(
-        "--format",
-        choices=["text", "html", "xml", "markdown", "srt", "po"],
-        default="text",
-        help="text: lines (the default); html, xml, markdown: a page or a part of one; srt: subtitles; po: gettext",
-    )
+    parser.add_argument("--format", choices=["text", *get_args(DocumentForm)], help=about)
     parser.add_argument("--tag", metavar="TAG", help="put this tag of the model, such as '<2de>', before every line")
     parser.add_argument(
         "--prefix", metavar="FILE", type=cli.place, help="translation n begins with line n of this file"
@@ -201,12 +206,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scores", action="store_true", help="write SCORE before each translation")
     parser.add_argument("--alignment", action="store_true", help="write which source word each target word comes from")
     parser.add_argument("--json", action="store_true", help="write one JSON object for each line")
-    parser.add_argument(
-        "--once",
-        action="store_true",
-        help="keep a note in FILE.parts when --output FILE is complete, so that a process that starts later, such as "
-        "the last one of a Slurm array, does not translate it again",
+    about = (
+        "keep a note in FILE.parts when --output FILE is complete, so that a process that starts later, such as "
+        "the last one of a Slurm array, does not translate it again"
     )
+    parser.add_argument("--once", action="store_true", help=about)
     parser.add_argument("--quiet", action="store_true", help="show no progress and no summary on standard error")
     line_input.add_arguments(parser)
     return parser

@@ -38,7 +38,7 @@ def sampler(tokenizer, spaced=(True,), **shares):
 
 def draw(sampler, corpus, pairs=None, seed=1, step=0, batch=0, **room):
     pairs = np.arange(len(corpus)) if pairs is None else pairs
-    return sampler.sampled(corpus, pairs, seed=seed, step=step, batch=batch, **UNLIMITED | room)
+    return sampler.sampled(corpus, pairs, f"{seed} {step} {batch}", **UNLIMITED | room)
 
 
 def rows(corpus):

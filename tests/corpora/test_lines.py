@@ -10,7 +10,7 @@ from helpers.messages import message, says
 
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.corpora.corpus import BLOCK, LONGEST, blocks_of_file
-from transformer_mt.corpora.text_files import BadLine, all_lines, decode_lines, survey_of
+from transformer_mt.corpora.text_files import BadLine, all_lines, decode_lines, limited_lines, survey_of
 
 
 class Trickle(io.BytesIO):
@@ -18,6 +18,13 @@ class Trickle(io.BytesIO):
 
     def read(self, size: int | None = -1) -> bytes:
         return super().read(min(size or 1, random.randint(1, 5000)))
+
+
+class ThreeBytes(io.BytesIO):
+    """Gives parts of characters."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(3)
 
 
 def lines_of(content: bytes) -> list[str | BadLine]:
@@ -73,11 +80,27 @@ def test_a_line_without_end_takes_little_memory_and_linear_time() -> None:
     assert time.process_time() - start < 5
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
-def test_utf16_is_told_at_once(encoding: str) -> None:
-    content = ("\ufeff" if encoding == "utf-16-be" else "") + "a\nb\n"
-    with pytest.raises(CorpusError, match=message("text-is-utf-16", "text")):
-        lines_of(content.encode(encoding))
+TEXTS = ["a\nb\n", "", "\n", "Ein Hund.\r\n\r\nEine Katze.", "ਅ ਊ\nਊਊ\n\nਅ", "Дом этот.\nНе дом.\n", "🙂\n一二"]  # noqa: RUF001
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_utf16_with_a_byte_order_mark_is_read_as_utf8_is(text: str, encoding: str) -> None:
+    content, expected = ("\ufeff" + text).encode(encoding), lines_of(text.encode())
+    for kind in (io.BytesIO, ThreeBytes):
+        assert list(all_lines(kind(content), "text")) == expected
+        assert list(decode_lines(limited_lines(kind(content), "text"), "text")) == expected
+        assert survey_of(kind(content)).num_lines == len(expected)
+
+
+@pytest.mark.parametrize("read", [lines_of, lambda content: [*limited_lines(io.BytesIO(content), "text")]])
+@pytest.mark.parametrize("text", ["Ein Hund.\nEine Katze.\n", "Этот большой дом и не дом.\nДом.\n"])  # noqa: RUF001
+def test_utf16_without_a_mark_is_told_with_what_converts_it(text: str, read) -> None:
+    for kind in ("LE", "BE"):
+        with pytest.raises(CorpusError, match=message("text-is-utf-16", "text", kind)):
+            read(text.encode(f"utf-16-{kind}"))
+    with pytest.raises(CorpusError, match=message("utf-16-damaged", "text")):
+        read(("\ufeff" + text).encode("utf-16-le")[:-1])
 
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"])

@@ -59,6 +59,23 @@ def test_only_newlines_end_a_line(tmp_path: Path, content: bytes, lines: list[st
             opened(corpus, pair)
 
 
+@pytest.mark.parametrize("how", ["shorter", "longer", "gone"])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path: Path, how: str, suffix: str) -> None:
+    path = tmp_path / f"text{suffix}"
+    content = "".join(f"{number} {os.urandom(9).hex()}\n" for number in range(100_000)).encode()
+    path.write_bytes(gzip.compress(content, 1) if suffix else content)
+    lines = read_lines(path)
+    assert next(lines).startswith("0 ")
+    if how == "gone":
+        path.unlink()
+    else:
+        with path.open("ab") as file:
+            file.truncate(path.stat().st_size // 2 if how == "shorter" else path.stat().st_size + 9)
+    with pytest.raises(CorpusError, match=message("text-changed-while-read", str(path))):
+        list(lines)
+
+
 def test_a_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes(b"a\nb\nM\xfcll\n")

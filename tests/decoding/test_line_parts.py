@@ -101,7 +101,7 @@ def test_white_space_and_bullets_around_a_text_stay(echo):
         assert [translator.tokenizer.decode_target(part.source) for part in translator.engine.sentences] == texts
 
 
-@pytest.mark.parametrize("text", ["-5 is cold", "3.5 is it", "a dog - a cat", "ab) is", "2020. is", "-", "---", "> "])
+@pytest.mark.parametrize("text", ["-5 is cold", "3.5 is it", "a dog - a cat", "ab) is", "2020. is"])
 def test_what_is_no_bullet_is_translated(echo, text):
     translator = echo()
     assert translator.translate([text]) == [text]

@@ -26,7 +26,8 @@ from transformer_mt.text.tokenizer import Tokenizer
 SENTENCES = [source for source, _ in demo_pairs(20)]
 TEXTS = (
     "https://example.com/a_b?c=1&d=%20#top www.example.org/x x.y+z@mail.example.de {name} {{ count }} ${HOME} $PATH "
-    "%s %1$s %(who)s %.2f ISO-9001 x86_64 v1.2.10 B2B Covid19 123456 <keep3> {0:d}"
+    "%s %1$s %(who)s %.2f %zu %-8.3lf %5d %<PRIu64> %Y %name% %(x).1f {:>5} ISO-9001 "
+    "x86_64 v1.2.10 B2B Covid19 123456 <keep3> {0:d}"
 ).split()
 TEXTS[TEXTS.index("{{") : TEXTS.index("{{") + 3] = ["{{ count }}"]
 

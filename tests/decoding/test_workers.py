@@ -186,6 +186,64 @@ def test_nothing_remains_where_not_all_results_are_taken():
     assert len(multiprocessing.active_children()) == len(before)
 
 
+# Its argument says when a signal comes: before or after a fork. A thread like that of `Claims` may get it.
+INTERRUPTED_START = """
+import os, signal, sys, threading, time
+from transformer_mt.base.worker_pool import Workers
+
+def interrupt():
+    if os.getpid() == parent:
+        os.kill(parent, getattr(signal, sys.argv[2]))
+
+def terminated(*_):
+    raise KeyboardInterrupt
+
+parent = os.getpid()
+signal.signal(signal.SIGTERM, terminated)
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+os.register_at_fork(**{sys.argv[1]: interrupt})
+try:
+    list(Workers(time.sleep, 3).map_unordered([600] * 6))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("when", ["before", *thorough("after_in_parent")])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_during_the_start_of_workers_is_not_lost(when, name, tmp_path):
+    """Python ignores exceptions of the functions that it calls around a fork."""
+    parent = start(tmp_path, "parent", "-c", INTERRUPTED_START, when, name)
+    assert ended(parent, within=60) == [0]
+    assert (parent.out.read_text(), parent.err.read_text()) == ("interrupted\n", "")
+
+
+# The thread that reads results is busy with the first while a worker has written a part of the second.
+HALF_A_RESULT = """
+import os, threading, time
+from transformer_mt.base.worker_pool import Workers
+
+def work(task):
+    time.sleep(task / 10)
+    return bytes(1 << task)
+
+workers, is_read, goes_on = Workers(work, 2), threading.Event(), threading.Event()
+workers._submit(0).add_done_callback(lambda _: is_read.set() or goes_on.wait())
+workers._submit(22)
+assert is_read.wait(60)
+assert workers._executor._result_queue._reader.poll(60)
+time.sleep(0.5)  # the pipe is full now
+threading.Timer(0.5, goes_on.set).start()  # when the workers are dead
+workers.close()
+os._exit(0)
+"""
+
+
+def test_nobody_waits_for_the_rest_of_a_result_of_a_killed_worker(tmp_path):
+    assert ended(start(tmp_path, "parent", "-c", HALF_A_RESULT), within=60) == [0]
+
+
 def test_workers_go_with_their_parent_even_if_it_is_killed(tmp_path):
     workers = tmp_path / "workers"
     workers.mkdir()

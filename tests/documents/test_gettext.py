@@ -1,12 +1,18 @@
 """Properties of translated .po files: empty translations are filled and marked, and nothing else changes."""
 
 import random
+from typing import Literal
 
 import polib
 import pytest
+from helpers.messages import message
 
 from transformer_mt.base.errors import TranslationError
+from transformer_mt.decoding.translation import Translation, doubtful
+from transformer_mt.decoding.translator import Translator
+from transformer_mt.documents.document import in_utf8
 from transformer_mt.documents.gettext import translate_po
+from transformer_mt.settings.search_settings import DecodingConfig
 
 HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
 KINDS = [
@@ -47,6 +53,46 @@ def test_only_empty_translations_change_and_are_marked() -> None:
         assert translate_po(found, shout) == found, "nothing is left to fill"
 
 
+FORMATS = (
+    "%s|%d|%(name)s|%1$s|{0}|{name}|%lu|%zu|%-5.2f%%|$HOME|${PATH}|{{ n }}|%x|%i|%c|%Y-%m-%d|%%|%'d|%*d|%n|%@".split(
+        "|"
+    )
+)
+WORDS = "cannot read|file name|is not a directory|Written by|too many of|no such user|invalid".split("|")
+
+
+def catalogue(number: int) -> str:
+    """A catalogue of which each entry has one to four placeholders, and each fourth one a plural."""
+    draw, found = random.Random(7), [HEADER]
+    for entry in range(number):
+        words = [*draw.sample(WORDS, 2), *draw.sample(FORMATS, draw.randint(1, 4)), str(entry)]
+        draw.shuffle(words)
+        one, many = (draw.choice(["{}: {}", "{} {}\\n{}", "{}"]).replace("{}", "\0") for _ in range(2))
+        texts = [form.replace("\0", " ".join(words[:3]), 1).replace("\0", " ".join(words[3:])) for form in (one, many)]
+        plural = f'msgid_plural "{texts[1]}"\nmsgstr[0] ""\nmsgstr[1] ""\n'
+        found.append(f'msgid "{texts[0]}"\n' + (plural if entry % 4 == 0 else 'msgstr ""\n'))
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("protect", ["auto", "always", "never"])
+def test_no_placeholder_is_lost_without_a_doubt(
+    translator: Translator, protect: Literal["auto", "always", "never"]
+) -> None:
+    decoding, pairs = DecodingConfig(beam_size=2, max_extra_length=20, protect=protect), list[tuple[str, Translation]]()
+    text = catalogue(40)
+    found = translator.translate_document(text, "po", decoding, done=pairs.extend)
+    doubted = {source for source, best in pairs if "placeholders" in doubtful(source, best)[0]}
+    lost = {
+        source
+        for entry in polib.pofile(found)
+        for form in (entry.msgstr_plural.values() if entry.msgid_plural else [entry.msgstr])
+        for source, line in zip((entry.msgid_plural or entry.msgid).split("\n"), form.split("\n"), strict=True)
+        if any(source.count(one) != line.count(one) for one in FORMATS)
+    }
+    assert lost <= doubted
+    assert len(lost) > 20 if protect == "never" else not lost
+
+
 def test_what_is_no_catalogue_is_an_error_with_its_line() -> None:
     with pytest.raises(TranslationError, match=r"no catalogue of gettext: .*line 3"):
         translate_po('msgid "a"\nmsgstr ""\nnonsense\n', shout)
@@ -63,3 +109,43 @@ def test_a_text_is_never_taken_for_the_name_of_a_file(tmp_path, monkeypatch) -> 
     (tmp_path / "other.po").write_text('msgid "secret"\nmsgstr ""\n', encoding="utf-8")
     with pytest.raises(TranslationError):
         translate_po("other.po", shout)
+
+
+CATALOGUE = HEADER + '\nmsgid "caf\u00e9"\nmsgstr "Caf\u00e9"\n\nmsgid "dog"\nmsgstr ""\n'
+
+
+@pytest.mark.parametrize("charset", ["ISO-8859-15", "iso-8859-1", "CP1252", "windows-1252", "GB18030"])
+def test_a_catalogue_is_read_in_the_charset_of_its_header_and_becomes_utf8(charset: str) -> None:
+    text = CATALOGUE.replace("UTF-8", charset).replace('"dog"', '"\u20ac"' if charset != "iso-8859-1" else '"dog"')
+    found = in_utf8(text.encode(charset), "po").decode()
+    assert found == text.replace(charset, "UTF-8")
+    assert polib.pofile(translate_po(found, shout))[0].msgstr == "Caf\u00e9"
+
+
+@pytest.mark.parametrize("charset", ["UTF-8", "utf-8", "punycode", "no-such-charset"])
+def test_any_other_catalogue_stays_as_it_is(charset: str) -> None:
+    content = CATALOGUE.replace("UTF-8", charset).encode()
+    assert in_utf8(content, "po") == content
+    assert in_utf8(CATALOGUE.replace("UTF-8", "ISO-8859-1").encode(), "html").decode().count("ISO-8859-1") == 1
+
+
+@pytest.mark.parametrize("charset", ["CHARSET", "US-ASCII"])
+def test_a_catalogue_that_gets_other_letters_names_utf8(charset: str) -> None:
+    assert in_utf8(CATALOGUE.replace("UTF-8", charset).encode(), "po").decode() == CATALOGUE
+
+
+def test_a_wrong_charset_is_named() -> None:
+    with pytest.raises(TranslationError, match=message("wrong-encoding", "GB2312")):
+        in_utf8(CATALOGUE.replace("UTF-8", "GB2312").encode("iso-8859-1"), "po")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_documents_in_utf16_are_read(encoding: str) -> None:
+    for form, text in (("po", CATALOGUE), ("xml", '<?xml version="1.0" encoding="UTF-16"?><a>\u00e9</a>'), ("srt", "")):
+        found = in_utf8(("\ufeff" + text).encode(encoding), form).decode()
+        assert found == text.replace("UTF-16", "UTF-8")
+
+
+def test_xml_is_read_in_the_encoding_that_it_declares() -> None:
+    text = "<?xml version='1.0' encoding='ISO-8859-1'?><a>\u00e9</a>"
+    assert in_utf8(text.encode("iso-8859-1"), "xml").decode() == text.replace("ISO-8859-1", "UTF-8")

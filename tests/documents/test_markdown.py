@@ -107,7 +107,7 @@ def block(rng, depth=2):
         rows = [f"| {a} | {b} |" if rng.random() < 0.8 else f"{a} | {b}" for a, b in cells]
         return [f"| {cells[0][0]} | {cells[0][1]} |", "|---|:-:|", *rows[1:]]
     if kind == 3:
-        return [*sentence(rng).split("\n"), *rng.choice([[], [], ["======"]])]
+        return [*sentence(rng).split("\n"), *rng.choice([[], [], ["======"], ["---"]])]
     inner = [line for _ in range(rng.randrange(1, 3)) for line in [*block(rng, depth - 1), ""]][:-1]
     if kind == 4:
         return [f"> {line}".rstrip() if not line.endswith("  ") else f"> {line}" for line in inner]
@@ -241,6 +241,24 @@ def test_a_warning_names_the_lines_of_texts_that_stay(caplog):
     assert "2 texts stay" in caplog.text and "lines: 4, 6\n" in caplog.text
     caplog.clear()
     assert translate_markdown(text, identity) == text and not caplog.records
+
+
+@pytest.mark.parametrize("translation", ["a | b", "|a", "a|", "|", "| a |", "a|b `|`"])
+@pytest.mark.parametrize("page", ["one\n---\n\ntwo\n", "> one\n> -\n", "- one\n  two\n  ---\n", "one `a|b`\n--\n"])
+def test_no_translation_of_a_heading_becomes_a_table(page, translation):
+    found = translate_markdown(page, lambda texts: [(translation, [])] * len(texts))
+    assert [one.type for one in PARSER.parse(found)] == [one.type for one in PARSER.parse(page)]
+    shown = "".join(part.content for _, inner in inline(found) for part in inner)
+    assert shown.count("|") >= translation.count("|")
+
+
+def test_a_warning_says_how_much_stays_as_code(caplog):
+    text = "---\na: b\n---\none\n\n    two three\n    four\n\n    five\n\n```\nsix\n```\n\n- a\n\n      seven\n"
+    assert translate_markdown(text, swap).count("five") == 1
+    assert "5 lines, indented" in caplog.text and "--format paragraphs" in caplog.text
+    caplog.clear()
+    translate_markdown("```\nsix\n```\n", swap)
+    assert not caplog.records
 
 
 def test_emphasis_in_a_language_without_spaces():

@@ -399,3 +399,24 @@ def test_a_word_does_not_stick_to_a_point_whose_brackets_the_translation_has_los
 
     found = translate_markup("The dog (<code>x</code>) sleeps in the garden", "html", without_brackets)
     assert re.search(r"\w <code>x</code> \w", found) and found.count("<code>x</code>") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<p>a <!--> b</p>", "<p>A <!--> B</p>"),
+        ("<p>a <!---> b</p>", "<p>A <!---> B</p>"),
+        ("<p>a <!----> b</p><!--->", "<p>A <!----> B</p><!--->"),
+        ("<!--><p>a</p><!-- b --><p>c</p><!-- d", "<!--><p>A</p><!-- b --><p>C</p><!-- d"),
+        ("<!-- a <!--> b", "<!-- a <!--> B"),
+        ("<script>a<!-->b</script> c", "<script>a<!-->b</script> C"),
+        ("<svg><text><![CDATA[a > b --> c <!-- d]]></text></svg> e", None),
+        ("<math><mi><![CDATA[<b>a</b>]]></mi></math> e", None),
+        ("<svg><title>a<![CDATA[b\n> c]]></title></svg>", "<svg><title>A<![CDATA[b\n> c]]></title></svg>"),
+        ("a<![CDATA[b", "A<![CDATA[b"),
+    ],
+)
+def test_empty_comments_and_cdata_are_no_text(text, expected):
+    """Versions of Python's parser differ here; HTML Living Standard, sections 13.2.5.43 and 13.2.5.69."""
+    assert translate_markup(text, "html", identity) == text
+    assert translate_markup(text, "html", upper) == (expected or text.removesuffix("e") + "E")

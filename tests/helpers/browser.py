@@ -58,8 +58,8 @@ class Tab:
             self.events.append(self._next())
 
     def value(self, expression: str) -> Any:
-        """What an expression of JavaScript is, in the page."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """What an expression of JavaScript is, in the page, or what its promise brings."""
+        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 

@@ -52,12 +52,12 @@ residual_norm.PROGRAMS = gradients.PROGRAMS = 3  # so that each has several tile
 def attention(query_NHK, key_MHK, value_MHK, *others):
     *segments, gradient_NHK = others
     inputs = [x.requires_grad_() for x in (query_NHK, key_MHK, value_MHK)]
-    mixed_NHK = short_attention(*inputs, Segments(*segments))
+    mixed_NHK, _ = short_attention(*inputs, *segments)
     results = [mixed_NHK.detach(), *torch.autograd.grad(mixed_NHK, inputs, gradient_NHK)]
-    query_offsets, key_offsets, *_ = segments
+    query_offsets, key_offsets, max_queries, _, *sees = segments
     if query_offsets.equal(key_offsets):
         rows_N3HK = torch.stack(inputs, dim=1).detach().requires_grad_()
-        mixed_NHK = short_self_attention(rows_N3HK, Segments(*segments))
+        mixed_NHK, _ = short_self_attention(rows_N3HK, query_offsets, max_queries, *sees)
         (gradient_N3HK,) = torch.autograd.grad(mixed_NHK, rows_N3HK, gradient_NHK)
         results += [mixed_NHK.detach(), *gradient_N3HK.unbind(1)]
     return results
@@ -70,11 +70,11 @@ def norm(x_ND, sublayer_ND, sublayer_bias_D, weight_D, bias_D, dropout, seed, nu
     return [*(x.detach() for x in outputs), *gradients]
 
 
-def layers(lengths, width):
+def layers(lengths, width, settings=None):
     """The output of an encoder of packed words, and all gradients: by the kernel, and without it."""
     torch.manual_seed(1)
     sizes = {"encoder_layers": 2, "decoder_layers": 1, "d_model": width, "num_heads": 2, "ffn_dim": 32, "dropout": 0.0}
-    model = fast.build_model(TransformerConfig(**sizes), 11, 11).train()
+    model = fast.build_model(TransformerConfig(**sizes, **settings or {}), 11, 11).train()
     offsets = torch.tensor([0, *lengths]).cumsum(0).int()
     see = Segments(offsets, offsets, max(lengths), max(lengths), causal=False)
     x_ND, sent_back_ND = torch.randn(2, sum(lengths), width)

@@ -16,7 +16,7 @@ from transformer_mt import evaluate, export, score, translate
 from transformer_mt.base.errors import CheckpointError, EvaluationError, TokenizerError
 from transformer_mt.base.languages import BOS, PAD
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.marian import as_model_dir
 from transformer_mt.marian.marian_tokenizer import read_tokenizer
 from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.text.existing_tokenizer import extended, old_parts
@@ -301,9 +301,10 @@ def test_a_missing_number_is_named(name, taught, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["vocab.json", *thorough("source.spm", "model.safetensors", "config.json")])
-def test_a_damaged_file_is_named(name, taught, tmp_path):
+@pytest.mark.parametrize("content", [b"damaged", b"[" * 100_000], ids=["damaged", "nested"])
+def test_a_damaged_file_is_named(name, content, taught, tmp_path):
     directory = shutil.copytree(taught, tmp_path / NAME)
-    (directory / name).write_bytes(b"damaged")
+    (directory / name).write_bytes(content)
     with pytest.raises((CheckpointError, TokenizerError), match=name):
         as_model_dir(directory)
     assert not list((tmp_path / "cache").rglob("config.yaml"))

@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 import record_terminal
+from helpers.tiny import ROOT
 from record_terminal import COLUMNS, LINES, drawn, lines_of, recorded, shortened
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -16,6 +17,11 @@ def last_screen(svg: str) -> list[str]:
     [moved] = re.findall(r"#lines \{ transform: translateY\(-(\d+)px\)", svg)
     texts = [text for text in root.iter(f"{SVG}text") if not {"old", "head"} & set(text.get("class", "").split())]
     return [str(text.text) for text in texts if float(text.get("y", "")) > int(moved)]
+
+
+def delays(svg: str) -> list[float]:
+    """How many seconds each of its animations waits. Without an animation that runs, the last screen is seen."""
+    return [float(after or 0) for after in re.findall(r"animation:\s*\w+ [\d.]+s(?: ([\d.]+)s)?", svg)]
 
 
 def test_a_command_runs_in_a_terminal_and_is_drawn(monkeypatch):
@@ -47,6 +53,14 @@ def test_waits_are_shortened_and_typing_takes_time():
     shown = [time for time, _ in film]
     typed, waited, bar = record_terminal.TYPED, record_terminal.LINE_WAIT, record_terminal.BAR_WAIT
     assert shown == pytest.approx([typed, 2 * typed, 2 * typed + waited, 2 * typed + waited + 0.1, shown[3] + bar])
+
+
+def test_the_first_picture_is_the_last_screen():
+    """As readers see it where animations do not run, as in PDF."""
+    film = [(0.0, "1 %"), (1.0, "\r2 %\r\n"), *((float(number), f"{number}\r\n") for number in range(LINES + 5))]
+    for svg in (drawn(film, seconds=5.0), (ROOT / record_terminal.OUTPUT).read_text(encoding="utf-8")):
+        assert min(delays(svg)) >= 1 and len(delays(svg)) > LINES
+        assert "@media print" in svg
 
 
 def test_the_window_ends_with_the_newest_line():

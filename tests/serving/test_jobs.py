@@ -97,12 +97,13 @@ def test_terms_are_used(translator):
 
 def test_what_is_protected_is_chosen_by_the_job(echo):
     model = echo()
-    model.decoding = DecodingConfig(protect_pattern="house", split_sentences="never")
+    model.engine.order = lambda items, rank: list(items)[::-1]
+    model.decoding = DecodingConfig(protect_pattern="the house", split_sentences="never")
     numbers = [len(model.engine.sentences)]
     for protect in ("never", "always"):
         answer(model, Job(("He sees the house there.",), protect=protect))
         numbers.append(len(model.engine.sentences))
-    assert numbers == [0, 1, 3]  # the text is cut at what is protected
+    assert numbers == [0, 1, 4]  # what is protected is lost, so the text is cut there
 
 
 def test_alignments_count_no_tag(echo):
@@ -120,6 +121,16 @@ def test_doubts_are_told(echo):
     [[found]] = answer(echo(), Job(("It has 120 houses, and more.",), prefixes=("Es sind 37",))).texts
     assert found.translations[0].doubts == ("untranslated", "numbers")
     assert found.translations[0].numbers == {"missing": [], "invented": ["37"]}
+
+
+def test_a_document_has_the_doubts_about_all_its_texts(echo):
+    model = echo()
+    model.engine.order = lambda items, rank: []
+    page = "<p>The dog sleeps.</p><p>The dog %s sleeps 37 times.</p><p>42</p>"
+    [[never]] = answer(model, Job((page,), form="html", protect="never")).texts
+    [[found]] = answer(model, Job((page,), form="html")).texts
+    assert never.translations[0].doubts == ("empty", "numbers", "placeholders")
+    assert found.translations[0].doubts == ("empty", "numbers") and "%s" in found.translations[0].text
 
 
 @pytest.mark.parametrize("form", ["html", "xml"])

@@ -81,7 +81,7 @@ def test_languages_and_settings(server):
     assert settings["charLimit"] == 3000
     assert not settings["keyRequired"] and not settings["apiKeys"] and not settings["suggestions"]
     assert settings["language"]["source"] == {"code": "en", "name": "English"}
-    assert {".txt", ".html", ".xml", ".srt"} <= set(settings["supportedFilesFormat"])
+    assert {".txt", ".html", ".xml", ".srt", ".vtt"} <= set(settings["supportedFilesFormat"])
     assert server.get("/health").json() == {"status": "ok"}
 
 
@@ -98,6 +98,7 @@ PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "{}
         ("x.xml", "xml", "<a>{}</a>"),
         ("x.md", "markdown", "# {}\n\n```\ncode\n```\n"),
         ("x.srt", "srt", SRT),
+        ("x.vtt", "vtt", "WEBVTT\n\nNOTE A dog.\n\n00:01.000 --> 00:02.000 line:1\n<v Ann>{}\n"),
         ("x.po", "po", PO),
     ],
 )
@@ -114,6 +115,16 @@ def test_files(server, translator, name, form, content):
     wanted = "{}\r\n\r\n{}\r\n".format(*expected) if form == "text" else translator.translate_document(text, form)
     assert got.content.decode() == wanted
     assert got.headers["content-disposition"].startswith("attachment"), "a page that a client sends never runs here"
+
+
+@pytest.mark.thorough
+def test_files_in_other_encodings(server, translator):
+    pytest.importorskip("polib")
+    catalogue = PO.replace("UTF-8", "ISO-8859-15").format(SENTENCES[0]) + "# \u20ac\n"
+    for name, content in (("x.txt", SENTENCES[0].encode("utf-16")), ("x.po", catalogue.encode("iso-8859-15"))):
+        answer = server.post("/translate_file", data=EN_DE, files={"file": (name, content)}).json()
+        got = requests.get(answer["translatedFileUrl"], timeout=60).content.decode()
+        assert translator.translate([SENTENCES[0]])[0] in got and "ISO" not in got
 
 
 def test_errors_of_files(server):
@@ -189,10 +200,16 @@ def test_a_number_that_is_infinite_for_a_computer(server):
     assert "is not a number" in error_of(response, 400)
 
 
+def test_the_description_is_also_where_libretranslate_has_it(server):
+    document = server.get("/spec").json()
+    assert document == server.get("/openapi.json").json()
+    assert {"/translate", "/detect", "/languages", "/frontend/settings"} <= document["paths"].keys()
+
+
 def test_wrong_methods_and_routes(server):
     for path in ("/detect", "/translate", "/v1/translate", "/translate_file"):
         assert error_of(server.get(path), 405) == "Method Not Allowed"
-    for path in ("/languages", "/health", "/v1/models"):
+    for path in ("/languages", "/health", "/spec", "/v1/models"):
         assert error_of(server.post(path, data={}), 405) == "Method Not Allowed"
     assert error_of(server.get("/nothing/here"), 404) == "Not Found"
     assert "disabled" in error_of(server.post("/suggest", data={"q": "x", "s": "y"}), 403)

@@ -239,6 +239,10 @@ class TestMistakes:
             ("training:\n  label_smoothing: 1\n", (*bad("training.label_smoothing"), "1", "less than 1")),
             ("training: 3\n", ("not-a-section", "x.yaml:12", "training", "3")),
             ("training: {\n", ("not-yaml", "x.yaml")),
+            ("trainin: {max_steps: 3}\n", ("no-such-key", "x.yaml:12", "trainin", "'training'")),
+            ("training:\n  clip_norm: yes\n", ("boolean-not-text", "x.yaml:13", "True", "valid number", "true")),
+            ("training:\n  max_steps: off\n", ("boolean-not-text", "x.yaml:13", "False", "valid integer", "false")),
+            ("training:\n  schedule: on\n", ("boolean-not-text", "x.yaml:13", "'linear'", "true")),
         ],
     )
     def test_name_file_line_and_what_is_right(self, load, more, expected):
@@ -318,6 +322,9 @@ class TestMistakes:
                 (*bad("override tokenizer.vocab_size=5", "tokenizer.vocab_size"), "5", "greater than 260"),
             ),
             ("training.tokens_per_batch=10", ("no-room-for-sentence", "=10: ", "tokens_per_batch=10")),
+            ("trainin.max_steps=3", ("no-such-key", "override trainin.max_steps=3", "trainin", "'training'")),
+            ("training.modifers.typos=1", ("no-such-key", "override training.modifers.typos=1", "'modifiers'")),
+            ("modl.a.b.c=1", ("no-such-key", "override modl.a.b.c=1", "'model'")),
             ("training={? [a] : b}", ("not-yaml",)),
             ("training=&a {x: *a}", ("not-yaml",)),
             ("run_dir=!!python/object:os.system x", ("not-yaml", "could not determine a constructor for the tag")),
@@ -434,7 +441,7 @@ class TestMistakes:
         path.write_text("corpus:\n  train: a\n")
         with pytest.raises(ConfigError) as error:
             load_config(path)
-        for key in ("data_dir", "run_dir", "corpus.source_language", "corpus.valid", "corpus.test"):
+        for key in ("data_dir", "run_dir", "corpus.source_language", "corpus.valid"):
             assert any(re.search(message("key-missing", f" {key} "), line) for line in str(error.value).splitlines())
 
     @pytest.mark.parametrize("content", [b"", b"- a\n", b"text", b"\xff\xfe"])

@@ -1,11 +1,16 @@
 """A key that does not exist is answered with the one that was meant."""
 
+import json
 import re
+from functools import cache
 
 import pytest
+import yaml
 from helpers.messages import says
+from helpers.tiny import write_experiment
 
 from transformer_mt.settings.corpus_settings import PairedText
+from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.section import keys_of
 from transformer_mt.settings.suggestions import MODELS, sections_of, suggestion, synonyms
 
@@ -100,6 +105,48 @@ def test_every_synonym_stands_for_a_key_that_exists():
     named = re.findall(rf"\b(?:{'|'.join(name for name in sections_of('transformer') if name)})\.\w+", said)
     assert len(named) > 20
     assert set(named) - known == set()
+
+
+def advised(say: str) -> list[tuple[str, list[str], bool]]:
+    """Every key that an advice names, the values that it names for it, and whether these are all that there are."""
+    sections = "|".join(name for name in sections_of("transformer") if name)
+    found = re.findall(
+        rf"\b((?:{sections})\.\w+)(?:=(\{{[^}}]*\}}|[\w-]+(?: or \w+)?)| to (\w+(?:, \w+)* or \w+))?", say
+    )
+    return [
+        (key, [one] if one[:1] == "{" else re.findall(r"\b(?!or\b)[\w-]+", one or of), bool(of))
+        for key, one, of in found
+    ]
+
+
+@cache
+def allowed_values(key: str) -> set[str]:
+    section, _, name = key.rpartition(".")
+    return set(sections_of("transformer")[section].model_json_schema()["properties"].get(name, {}).get("enum", ()))
+
+
+@pytest.mark.parametrize("say", sorted({*ADVICE.values()} | {f"Set {key}." for key in {*KEYS.values()}}))
+def test_whoever_follows_an_advice_gets_a_configuration_that_loads(say, tmp_path):
+    """Each key that it names takes each value that it names; or, without one, the value that it has already."""
+    config = write_experiment(tmp_path)
+    for key, values, _ in advised(say):
+        now = load_config(config).model_dump()
+        for name in key.split("."):
+            now = now.get(name, "text/x") if isinstance(now, dict) else "text/x"
+        for value in values or [json.dumps(now)]:
+            found = load_config(config, [f"{key}={value}"]).model_dump()
+            for name in key.split("."):
+                found = found[name]
+            assert not values or found == yaml.safe_load(value) or set(found) >= set(yaml.safe_load(value))
+
+
+def test_an_advice_about_values_names_all_of_them_and_none_that_was_asked_for_is_denied():
+    complete = {key: set(values) for say in ADVICE.values() for key, values, is_all in advised(say) if is_all}
+    assert complete == {key: allowed_values(key) for key in complete}
+    assert {"training.precision", "model.norm", "tokenizer.algorithm"} == complete.keys()
+    for name, say in ADVICE.items():
+        takers = [key for key in keys("transformer") if "." in key and name in allowed_values(key)]
+        assert not takers or any(name in values and key in takers for key, values, _ in advised(say)), (name, takers)
 
 
 @pytest.mark.parametrize("kind", MODELS)

@@ -44,7 +44,7 @@ def test_a_place_where_nothing_can_be_made_is_named(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     status, error = status_and_error(copy_configs, tmp_path / "file" / "configs", capsys=capsys)
     assert status == 2
-    assert says(error, "demo-directory-impossible", str(tmp_path / "file" / "configs"))
+    assert says(error, "file-cannot-be-written", str(tmp_path / "file" / "configs"))
 
 
 PACKING = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]

@@ -486,11 +486,11 @@ def test_help_says_what_it_reads_and_writes():
 class TestCompare:
     @pytest.fixture
     def two(self, trained, monkeypatch):
-        """Two runs that differ in their seed, evaluated; the second writes other words."""
+        """Two runs that differ in a setting, evaluated; the second writes other words."""
         other = trained.parent / "y"
         shutil.copytree(trained, other)
         for directory in (other, other / "model"):
-            config = load_config(directory / "config.yaml", ["training.seed=2", "run_dir=runs/y"])
+            config = load_config(directory / "config.yaml", ["training.clip_norm=2.0", "run_dir=runs/y"])
             (directory / "config.yaml").write_text(dump_config(config), encoding="utf-8")
         for run_dir in (trained, other):
             save_file({}, run_dir / "model" / "model.safetensors", {"made_of": "mean of checkpoints 1 to 3"})
@@ -510,6 +510,19 @@ class TestCompare:
         news, talks = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
         assert (news["test"], talks["test"], news["baseline"]) == ("news", "talks", "runs/x")
         assert news["metrics"][0]["systems"][1]["value"] == pytest.approx(100)
+
+    def test_runs_that_differ_only_by_the_seed_are_one_system(self, two, capsys):
+        clip_norm = load_config("runs/x/config.yaml").training.clip_norm
+        for directory in ("runs/y", "runs/y/model"):
+            config = load_config(f"{directory}/config.yaml", [f"training.clip_norm={clip_norm}", "training.seed=2"])
+            Path(directory, "config.yaml").write_text(dump_config(config), encoding="utf-8")
+        capsys.readouterr()
+        assert main(["--compare", *two, "--test", "news", "--metrics", "bleu"]) == 0
+        said = capsys.readouterr().out
+        assert "baseline: runs/{x,y}" in said and "          p  seeds" in said
+        [low, high] = re.findall(r"runs/\{x,y\} .* 2, (\S+) to (\S+)$", said, flags=re.MULTILINE)[0]
+        assert float(low) < 99 and high == "100.00"
+        assert said.endswith("These runs differ only by the seed: there is nothing to compare.\n")
 
     @pytest.mark.thorough
     def test_each_test_set_is_compared_in_its_own_language(self, two, trained, capsys):

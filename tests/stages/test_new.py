@@ -146,6 +146,15 @@ def test_a_text_that_teaches_nothing_is_told_before_anything_is_written(quick, c
     assert [path.name for path in quick.iterdir()] == ["mine.tsv"]
 
 
+def test_the_encoding_of_a_text_is_named_although_some_lines_are_only_ascii(quick, capsys):
+    write_sides(quick / "mine.en", quick / "mine.de", PAIRS[:500])
+    text = (quick / "mine.de").read_text(encoding="utf-8")
+    (quick / "mine.de").write_text(text, encoding="latin-1")
+    number = next(line for line, words in enumerate(text.splitlines(), start=1) if not words.isascii())
+    status, error = made(capsys, "mine")
+    assert status == 2 and says(error, "too-few-pairs", f"mine.en:{number}", "is not UTF-8", "iconv -f WINDOWS-1252")
+
+
 def test_a_configuration_that_exists_stays(quick, capsys):
     write_tsv(quick / "mine.tsv")
     (quick / "mine.yaml").write_text("mine")

@@ -423,7 +423,7 @@ def test_somebody_elses_directory_is_not_removed(experiment: Experiment) -> None
 
 def test_a_data_dir_that_cannot_be_made_is_named(experiment: Experiment) -> None:
     experiment.data_dir.write_text("a file\n")
-    with pytest.raises(ConfigError, match=message("data-dir-impossible")):
+    with pytest.raises(DirectoryError, match=message("file-cannot-be-written", "another data_dir")):
         experiment.prepare()
 
 

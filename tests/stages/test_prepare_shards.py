@@ -31,7 +31,7 @@ from transformer_mt.batches.encoded import EncodedCorpus, places_of_pairs
 from transformer_mt.corpora import corpus as corpora
 from transformer_mt.preparing import training_shards
 from transformer_mt.preparing.prepared import data_digests
-from transformer_mt.preparing.shards import BlockEncoder, ShardWriter
+from transformer_mt.preparing.shards import BlockEncoder, ShardWriter, Task
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import read_sums, write_sums
 
@@ -151,7 +151,7 @@ def counted_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     found: list[int] = []
     encode = BlockEncoder.encode
 
-    def counting(self: BlockEncoder, task: training_shards.Task) -> object:
+    def counting(self: BlockEncoder, task: Task) -> object:
         found.append(task.block.first)
         return encode(self, task)
 
@@ -328,7 +328,7 @@ def test_the_files_do_not_depend_on_what_else_is_imported(
 def test_a_worker_that_is_killed_is_named(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     submit, asked = Workers._submit, []
 
-    def killing(self: Workers, task: training_shards.Task) -> object:
+    def killing(self: Workers, task: Task) -> object:
         asked.append(task)
         found = submit(self, task)
         if len(asked) == 9:
@@ -350,11 +350,11 @@ def test_a_worker_that_is_killed_is_named(config: Path, tmp_path: Path, monkeypa
 def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(config: Path, tmp_path: Path) -> None:
     script = IN_A_PROCESS.replace("sys.exit(", "import os, signal, time\n    sys.exit(").replace(
         "    sys.exit(",
-        "    finish = training_shards.ShardWriter.finish\n"
+        "    finish = training_shards.shards.ShardWriter.finish\n"
         "    def waiting(self, is_last):\n"
         "        open(sys.argv[0] + '.reached', 'w').close()\n"
         "        time.sleep(60)\n"
-        "    training_shards.ShardWriter.finish = waiting\n"
+        "    training_shards.shards.ShardWriter.finish = waiting\n"
         "    sys.exit(",
     )
     (tmp_path / "waiting.py").write_text(script)

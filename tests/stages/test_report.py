@@ -140,6 +140,20 @@ def test_two_runs_are_compared_and_their_differences_come_first(evaluated, tmp_p
     assert re.search(rf"{same} BLEU \S+ ± \S+ same text", page.text)
 
 
+def test_seeds_of_a_setting_are_one_system(evaluated, tmp_path):
+    runs = [shutil.copytree(evaluated, tmp_path / name, symlinks=True) for name in ("a_1", "a_2", "a_3", "b_1", "b_2")]
+    data = Path(open_runs([evaluated], notes())[0].config.data_dir)
+    for run in runs:
+        config, seed = run / "config.yaml", run.name[-1]
+        text = re.sub(r"(?m)^  seed: 1$", f"  seed: {seed}", config.read_text(), count=1)
+        config.write_text(text.replace("clip_norm: 0.0", "clip_norm: 2.0") if run.name[0] == "b" else text)
+    replace_translations(runs[1], (data / "test" / "tiny.target.txt").read_text().splitlines())
+    text = WebPage.read(written(tmp_path, *runs)).text
+    assert re.search(rf"{tmp_path}/a_\{{1,2,3\}} BLEU \S+ ± \S+ baseline 3, standard deviation \d", text)
+    assert re.search(rf"{tmp_path}/b_\{{1,2\}} BLEU \S+ ± \S+ 0\.\d+ 2, (\S+) to \1 ", text)
+    assert "these sentences and seeds do not show that one is better" in text
+
+
 def test_hostile_text_is_text(evaluated, tmp_path):
     """In translations, logs, scores and names."""
     run = shutil.copytree(evaluated, tmp_path / "<b onclick=x>run", symlinks=True)

@@ -46,6 +46,31 @@ def test_each_translation_gets_its_log_probability(run_stage, model_dir, lists, 
     assert found == pytest.approx(expected, abs=1e-4) and found[-1] == 0.0 and len(found) == 10
 
 
+@pytest.mark.parametrize("which", ["lists", "source"])
+@pytest.mark.parametrize("stage", ["score", "rerank"])
+def test_a_file_that_becomes_shorter_meanwhile_is_an_error(
+    run_stage, model_dir, lists, tmp_path, monkeypatch, capsys, stage, which
+):
+    """The source takes the place of references for `rerank`."""
+    path = lists[which == "source"]
+    if stage == "score":
+        of, name, main, arguments = Scorer, "score", score.main, [model_dir, *lists[::-1], "--add", "x"]
+        arguments += ["--device", "cpu", "--buffer-lines", 32]  # blocks of two lists
+    else:
+        of, name, main, arguments = rerank, "closest", rerank.main, [lists[0], "--closest", lists[1]]
+        arguments += ["--buffer-lines", 2]
+    work = getattr(of, name)
+
+    def changing(*given, **options):
+        path.write_bytes(path.read_bytes()[:30])
+        return work(*given, **options)
+
+    monkeypatch.setattr(of, name, changing)
+    status, written = run_stage(main, b"", *arguments)
+    assert status == 2 and says(capsys.readouterr().err, "text-changed-while-read", str(path))
+    assert written.count(b"\n") == 2
+
+
 def test_the_pieces_of_the_lists_have_the_probability_that_translate_reported(run_stage, model_dir, lists, capsys):
     path, source = lists
     content = path.read_text(encoding="utf-8")

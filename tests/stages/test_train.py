@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import resource
 import shutil
 
@@ -82,6 +83,60 @@ def test_a_run_of_another_configuration_is_refused_key_by_key(run, experiment, c
     assert status == 2
     assert "model.num_heads: 2, now 4" in error
     assert "training.seed: 1, now 9" in error
+    assert "initialise_from" not in error, "the weights would mean something else"
+
+
+def test_a_run_with_another_rate_is_told_how_its_weights_can_go_on(run, experiment, tmp_path, capsys):
+    status, error = status_and_error(train.main, experiment, f"run_dir={run}", "training.peak_lr=1e-4", capsys=capsys)
+    assert status == 2 and "training.peak_lr: 0.005, now 0.0001" in error and "corpus.stages" not in error
+    way = re.search(r"another run_dir, where (training\.initialise_from=\S+) starts a new run", error)[1]
+    train_tiny(experiment, tmp_path / "next", "training.peak_lr=1e-4", way)
+    assert saved_steps(tmp_path / "next")[-1] == 12
+
+
+def test_a_run_with_other_weights_of_corpora_is_told_of_stages(tmp_path, capsys):
+    path = write_experiment(tmp_path)
+    content = yaml.safe_load(path.read_text())
+    content["corpus"]["train"] = [{"name": name, "path": content["corpus"]["train"]} for name in ("all", "half")]
+    path.write_text(yaml.safe_dump(content))
+    assert prepare.main([str(path)]) == 0
+    arguments = [path, "training.max_steps=2", "training.warmup_steps=1"]
+    assert train.main([str(argument) for argument in arguments]) == 0
+    status, error = status_and_error(train.main, *arguments, "corpus.temperature=2", capsys=capsys)
+    assert status == 2 and "corpus.temperature: None, now 2" in error and "begin it with corpus.stages" in error
+
+
+@pytest.mark.parametrize("rate", [100, *thorough(10, 1)])
+def test_training_that_diverges_is_told_and_what_to_change(experiment, tmp_path, capsys, rate):
+    train_tiny(experiment, tmp_path / "run", f"training.peak_lr={rate}", "training.log_every=5")
+    out, error = capsys.readouterr()
+    warnings = [line for line in error.splitlines() if line.startswith("warning: training diverges")]
+    assert len(warnings) == 1
+    for word in (
+        "twice",
+        "500 target pieces, 6.2",
+        "training.peak_lr",
+        "training.warmup_steps",
+        "training.clip_norm=1",
+    ):
+        assert word in warnings[0]
+    validations = [line for line in error.splitlines() if ": validation " in line]
+    first = validations[0]
+    assert "perplexity over 1e+09, BLEU 0.00, the best so far, but training diverges (" in first
+    assert "e+3" not in error
+    assert ("but training diverged" in out) == ("but training diverges" in validations[-1])
+    assert rate == 1 or "but training diverged" in out
+
+
+@pytest.mark.parametrize("settings", [(), *thorough(("training.peak_lr=0.05",), ("training.label_smoothing=0",))])
+@pytest.mark.parametrize("kind", ["transformer", *thorough("rnn", "convolutional")])
+def test_usual_training_never_seems_to_diverge(experiment, tmp_path, capsys, kind, settings):
+    model = (
+        [] if kind == "transformer" else [f"model={{kind: {kind}, d_model: 16, encoder_layers: 2, decoder_layers: 2}}"]
+    )
+    train_tiny(experiment, tmp_path / "run", "training.log_every=1", "training.validate_every=1", *model, *settings)
+    out, error = capsys.readouterr()
+    assert "diverge" not in out + error and error.count(": validation ") == 12
 
 
 def test_a_longer_run_of_the_same_configuration_goes_on(run, experiment):

@@ -279,6 +279,96 @@ def test_bad_lines_are_named_before_the_first_is_translated_and_cost_nothing(sta
     assert not list(files.glob("out*"))
 
 
+# A file that changes meanwhile
+
+CHANGES = {
+    "shorter": lambda path: path.write_text("".join(path.read_text().splitlines(keepends=True)[:2])),
+    "longer": lambda path: path.write_text(path.read_text() + "One more.\n" * len(LINES)),
+    "other lines": lambda path: path.write_text(path.read_text().replace("e", "o")),
+    "gone": lambda path: path.unlink(),
+}
+changes = pytest.mark.parametrize("how", ["shorter", *thorough("longer", "other lines", "gone")])
+
+
+@pytest.fixture
+def without_end():
+    """A test that does not end within a minute fails."""
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it has no end"))
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@changes
+@pytest.mark.parametrize("what", ["in", "prefixes"])
+def test_a_change_while_it_translates_is_an_error_at_the_next_block(
+    start, files, monkeypatch, capsys, without_end, how, what
+):
+    arguments = [*IN_PARTS, "--prefix", files / "prefixes"]
+    assert start(*arguments, output="unbroken") == 0
+    path, blocks = files / what, []
+
+    def changing(*given):
+        blocks.append(given[1])
+        found = translate_block(*given)
+        if len(blocks) == 2:
+            CHANGES[how](path)
+        return found
+
+    content = path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(file_to_file, "translate_block", changing)
+        assert start(*arguments) == 2
+    error = capsys.readouterr().err
+    assert says(error, "text-changed-while-read", str(path)) and "2 parts" in error
+    assert len(blocks) == 2 and not (files / "out").exists()
+    path.write_bytes(content)
+    assert start(*arguments) == 0
+    assert "resuming: 6 of 12 lines" in capsys.readouterr().err
+    assert (files / "out").read_bytes() == (files / "unbroken").read_bytes()
+
+
+@changes
+@pytest.mark.parametrize("what", ["in", *thorough("prefixes")])
+def test_a_change_between_two_readings_is_an_error(start, files, monkeypatch, capsys, without_end, how, what):
+    """As on a machine that does not see the new time of the file at once."""
+    path, arguments = files / what, [*IN_PARTS, *(["--prefix", files / "prefixes"] if what == "prefixes" else [])]
+    content, translate_parts = path.read_bytes(), file_to_file._FileTranslation._translate
+
+    def changing(*given):
+        CHANGES[how](path)
+        translate_parts(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_to_file._FileTranslation, "_translate", changing)
+        assert start(*arguments) == 2
+    error = capsys.readouterr().err
+    assert error.rpartition("error: ")[2].count("\n") == 1 and str(path) in error
+    if what == "in" and how != "gone":
+        assert says(error, "input-changed-since-parts", str(path))
+    path.write_bytes(content)
+    assert start(*arguments) == start(*arguments, output="anew") == 0
+    assert (files / "out").read_bytes() == (files / "anew").read_bytes()
+
+
+def test_terms_that_change_meanwhile_are_those_of_the_beginning(start, files, monkeypatch, capsys):
+    terms = files / "terms"
+    terms.write_text("dog\tKatze\n")
+    arguments = ["beam_size=2", "--buffer-lines", "3", "--terms", terms]
+    assert start(*arguments, output="unbroken") == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(file_to_file, "translate_block", lambda *given: (terms.unlink(True), translate_block(*given))[1])
+        assert start(*arguments) == 0
+    assert (files / "out").read_bytes() == (files / "unbroken").read_bytes()
+    stop_after(monkeypatch, 1)
+    terms.write_text("dog\tKatze\n")
+    assert start(*arguments) == 130
+    terms.write_text("dog\tMaus\n")
+    assert start(*arguments) == 2
+    assert says(capsys.readouterr().err, "parts-of-other-translation", "(the terms)")
+
+
 def test_a_directory_of_somebody_else_is_not_used(start, files, capsys):
     (files / "out.parts").mkdir()
     (files / "out.parts" / "000000").write_text("mine")

@@ -1,12 +1,15 @@
 """The stage translate with documents that have tags, and the same from Python."""
 
+import gzip
 import re
+from typing import get_args
 
 import pytest
 from helpers.messages import says
 from helpers.tiny import demo_pairs
 
 from transformer_mt import translate
+from transformer_mt.documents.document import ENDINGS, DocumentForm
 from transformer_mt.documents.markup import translate_markup
 
 FIRST, SECOND = (source for source, _ in demo_pairs(2))
@@ -39,9 +42,62 @@ def test_tags_stay_in_files(run_translate, tmp_path):
     assert not (tmp_path / "out.html.parts").exists()
 
 
-@pytest.mark.parametrize("option", ["--json", "--scores", "--alignment", "--prefix", "n_best=2"])
+DOCUMENTS = {
+    "html": "<p>{}</p>",
+    "xml": "<r><p>{}</p></r>",
+    "markdown": "# {}\n",
+    "srt": "1\n00:00:01,000 --> 00:00:02,500\n{}\n",
+    "po": 'msgid "{}"\nmsgstr ""\n',
+}
+
+
+@pytest.mark.parametrize("ending", [*ENDINGS, ".HTML", ".md.gz", ".txt", ".en", ""])
+def test_the_ending_says_the_form_unless_an_option_does(run_translate, translator, tmp_path, capsys, ending):
+    form = ENDINGS.get(ending.lower().removesuffix(".gz"))
+    document = DOCUMENTS.get(form or "html")
+    if document is None:
+        pytest.skip(f"there is no document of the form {form} here")
+    document, file = document.format(FIRST), tmp_path / f"page{ending}"
+    file.write_bytes(gzip.compress(document.encode()) if ending.endswith(".gz") else document.encode())
+    status, found = run_translate(b"", "--input", str(file))
+    note = f"{file}: its ending means --format {form}; to translate its lines, give --format text"
+    lines = "".join(f"{line}\n" for line in translator.translate(document.splitlines()))
+    assert status == 0
+    assert found.decode() == (translator.translate_document(document, form) if form else lines)
+    assert (note in capsys.readouterr().err) == (form is not None)
+    assert run_translate(b"", "--input", str(file), "--format", "text", "--quiet") == (0, lines.encode())
+    assert capsys.readouterr().err == ""
+
+
+def test_every_form_has_its_ending():
+    assert {*ENDINGS.values()} == {*get_args(DocumentForm)}
+
+
+def test_the_ending_says_that_an_option_is_for_lines_and_quiet_is_quiet(run_translate, tmp_path, capsys):
+    (tmp_path / "page.html").write_text("<p>A dog.</p>")
+    assert run_translate(b"", "--input", str(tmp_path / "page.html"), "--json") == (2, b"")
+    assert says(capsys.readouterr().err, "option-about-lines", "--json", "html", "--format text")
+    assert run_translate(b"", "--input", str(tmp_path / "page.html"), "--quiet")[0] == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+def test_code_and_placeholders_stay_also_in_attributes(translator, form):
+    code, image = {
+        "html": ("<code>rm {x} %d</code>", '<img alt="A dog {name} %s" title="{n}">'),
+        "markdown": ("`rm {x} %d`", "![A dog {name} %s](a.png)"),
+    }[form]
+    source = f"{FIRST} {code} %s: {{name}} https://example.com/a {image}"
+    found = translator.translate_document(f"<p>{source}</p>" if form == "html" else source, form)
+    for text in (code, "%s:", "https://example.com/a"):
+        assert found.count(text) == 1, found
+    assert found.count("{name}") == found.count("%s") == 2
+    assert form == "markdown" or 'title="{n}"' in found
+
+
+@pytest.mark.parametrize("option", ["--json", "--scores", "--alignment", "--prefix", "--terms", "n_best=2"])
 def test_what_is_about_lines_is_not_for_documents(run_translate, tmp_path, capsys, option):
-    more = [str(tmp_path / "prefixes")] if option == "--prefix" else []
+    more = [str(tmp_path / "prefixes")] if option in ("--prefix", "--terms") else []
     assert run_translate(b"<p>", "--format", "html", option, *more) == (2, b"")
     assert says(capsys.readouterr().err, "option-about-lines", option, "html")
 

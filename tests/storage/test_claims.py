@@ -195,9 +195,9 @@ def test_the_sign_of_a_worker_that_died_elsewhere_is_no_rival(tmp_path, monkeypa
 @pytest.mark.thorough
 def test_a_worker_that_lives_elsewhere_is_a_rival(tmp_path, monkeypatch):
     monkeypatch.setattr(claims, "LEASE", 4.0)
-    monkeypatch.setattr(claims, "_machine", lambda: "another machine")
+    monkeypatch.setattr(claims.cores, "text", lambda path: "another machine")
     with Claims(tmp_path, "x"):
-        monkeypatch.setattr(claims, "_machine", lambda: "this machine")
+        monkeypatch.setattr(claims.cores, "text", lambda path: "this machine")
         with Claims(tmp_path, "work") as own:
             assert own.rivals()
 

@@ -11,7 +11,7 @@ from helpers.messages import says
 from helpers.tiny import ROOT
 
 from transformer_mt import __main__ as commands
-from transformer_mt import __version__, evaluate, rerank, score, translate
+from transformer_mt import __version__, average, evaluate, export, prepare, rerank, score, train, translate
 from transformer_mt.base.errors import ConfigError, UserError
 from transformer_mt.terminal import cli
 
@@ -63,6 +63,30 @@ def test_a_file_in_the_place_of_a_setting_is_told_how_it_is_given(stage, advice)
     with pytest.raises(ConfigError) as refused:
         stage.main(["a", "t.en"])
     assert says(str(refused.value), "argument-not-setting", "t.en:", advice)
+
+
+@pytest.mark.parametrize(
+    ("stage", "first"),
+    [
+        *((stage, "CONFIG") for stage in (train, prepare)),
+        *((stage, "MODEL_DIR") for stage in (translate, export)),
+        (average, "RUN_DIR"),
+        (evaluate, "RUN_DIR|MODEL_DIR|EXPORT_DIR"),
+    ],
+)
+def test_a_setting_before_the_file_or_directory_is_told_what_comes_first(stage, first):
+    with pytest.raises(ConfigError) as refused:
+        stage.main(["a.b=3", "x", *(["--format", "huggingface"] if stage is export else [])])
+    assert str(refused.value) == f"a.b=3: is a setting, but {first} comes first: write {first} a.b=3"
+
+
+@pytest.mark.parametrize("stage", [train, prepare, average])
+def test_a_name_may_look_like_a_setting(stage, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lr=3").mkdir()
+    with pytest.raises(UserError) as refused:
+        stage.main(["lr=3"])
+    assert not says(str(refused.value), "setting-before-place")
 
 
 def test_control_c_is_130_without_a_traceback(capsys):

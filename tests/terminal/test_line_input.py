@@ -1,17 +1,19 @@
 """Lines come from a file, a pipe or a terminal, and none is lost or doubled."""
 
+import gzip
 import os
 import pty
 import sys
 import termios
 import threading
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from helpers.messages import message, says
 
 from transformer_mt.base.errors import CorpusError, UserError
-from transformer_mt.terminal.line_input import LineInput, beside, open_lines
+from transformer_mt.terminal.line_input import LineInput, beside, open_lines, read_document
 
 
 @pytest.fixture
@@ -39,6 +41,46 @@ def test_a_file_comes_in_full_blocks_and_is_counted(tmp_path, standard_input):
     for lines in (open_lines(path, "strict", 2), open_lines(None, "strict", 2)):
         assert (lines.is_file, lines.num_lines) == (True, 5)
         assert list(lines.blocks) == [LINES[:2], LINES[2:4], LINES[4:]]
+
+
+def change(path, how):
+    content = path.read_bytes()
+    path.unlink() if how == "gone" else path.write_bytes(content[:20] if how == "shorter" else content + b"more\n")
+
+
+@pytest.mark.parametrize("how", ["shorter", "longer", "gone"])
+@pytest.mark.parametrize("source", ["file", "compressed", "standard input"])
+def test_a_file_that_changes_is_an_error_at_the_next_block(tmp_path, standard_input, how, source):
+    """Also if the change comes before the first block, when a command loads its model."""
+    path = tmp_path / ("lines.gz" if source == "compressed" else "lines")
+    content = gzip.compress(CONTENT) if source == "compressed" else CONTENT
+    path.write_bytes(content)
+    for num_blocks in (0, 1, 3):
+        if source == "standard input":
+            if how == "gone":
+                return  # who has opened a file keeps it
+            standard_input(os.open(path, os.O_RDONLY))
+        lines = open_lines(None if source == "standard input" else path, "strict", 2)
+        assert len(list(islice(lines.blocks, num_blocks))) == num_blocks
+        change(path, how)
+        name = source if source == "standard input" else str(path)
+        with pytest.raises(CorpusError, match=message("text-changed-while-read", name)):
+            next(lines.blocks)
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("how", ["shorter", "longer", "gone"])
+@pytest.mark.parametrize("which", ["lines", "others"])
+def test_a_change_of_two_files_is_said_before_a_difference_of_their_lengths(tmp_path, how, which):
+    for name in ("lines", "others"):
+        (tmp_path / name).write_bytes(CONTENT)
+    for num_blocks in (1, 3):
+        pairs = beside(open_lines(tmp_path / "lines", "strict", 2), tmp_path / "others", "strict")
+        assert len(list(islice(pairs, num_blocks))) == num_blocks
+        change(tmp_path / which, how)
+        with pytest.raises(CorpusError, match=message("text-changed-while-read", str(tmp_path / which))):
+            next(pairs)
+        (tmp_path / which).write_bytes(CONTENT)
 
 
 def test_a_pipe_is_read_as_it_fills(standard_input):
@@ -133,3 +175,34 @@ def test_no_thread_is_needed_for_a_file(tmp_path):
     before = threading.active_count()
     assert list(open_lines(path, "strict", 9).blocks) == [LINES]
     assert threading.active_count() == before
+
+
+TEXTS = {"srt": "1\n00:00:01,000 --> 00:00:02,000\nM\u00fcll\n", "vtt": "WEBVTT\n\n", "html": "<p>\u4e00</p>\r\n"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("form", TEXTS)
+def test_text_with_a_byte_order_mark_is_read_as_a_document_and_as_lines(tmp_path, standard_input, form, encoding):
+    path, text = tmp_path / "text", TEXTS[form]
+    path.write_bytes(text.encode(encoding))
+    lines = [line.rstrip("\r") for line in text.split("\n")][:-1]
+    for place in (path, None):
+        standard_input(os.open(path, os.O_RDONLY))
+        assert read_document(place, "strict", form) == text
+        standard_input(os.open(path, os.O_RDONLY))
+        found = open_lines(place, "strict", 100)
+        assert found.num_lines == len(lines) and list(found.blocks) == [lines]
+
+
+def test_all_readers_say_the_same_about_utf16_without_a_mark(tmp_path, standard_input):
+    path = tmp_path / "text"
+    path.write_bytes("A dog.\nA cat.\n".encode("utf-16-le"))
+    readers = [
+        lambda place: read_document(place, "strict", "srt"),
+        lambda place: [*open_lines(place, "strict", 9).blocks],
+    ]
+    for place in (path, None):
+        for read in readers:
+            standard_input(os.open(path, os.O_RDONLY))
+            with pytest.raises(CorpusError, match=message("text-is-utf-16", str(place or "standard input"), "LE")):
+                read(place)

@@ -1,6 +1,7 @@
 """What translate says when it has ended."""
 
 import json
+import textwrap
 
 import pytest
 
@@ -68,11 +69,11 @@ def test_the_texts_of_a_document_are_named_by_their_beginnings():
 @pytest.mark.parametrize(
     ("form", "document"),
     [
-        ("html", "<p>A dog.</p><img alt='A dog, 1987654321.'>"),
-        ("xml", "<r><p>A dog.</p><p>A dog, 1987654321.</p></r>"),
-        ("markdown", "# A dog.\n\n- A dog, 1987654321.\n"),
-        ("srt", "1\n00:00:01,000 --> 00:00:02,500\nA dog.\n\n2\n00:00:03,000 --> 00:00:04,500\nA dog, 1987654321.\n"),
-        ("po", 'msgid "A dog."\nmsgstr ""\n\nmsgid "A dog, 1987654321."\nmsgstr ""\n'),
+        ("html", "<p>A dog.</p><img alt='A dog, 1987.'>"),
+        ("xml", "<r><p>A dog.</p><p>A dog, 1987.</p></r>"),
+        ("markdown", "# A dog.\n\n- A dog, 1987.\n"),
+        ("srt", "1\n00:00:01,000 --> 00:00:02,500\nA dog.\n\n2\n00:00:03,000 --> 00:00:04,500\nA dog, 1987.\n"),
+        ("po", 'msgid "A dog."\nmsgstr ""\n\nmsgid "A dog, 1987."\nmsgstr ""\n'),
     ],
 )
 def test_so_does_the_summary_of_a_document(run_stage, model_dir, capsys, form, document, quiet):
@@ -82,7 +83,7 @@ def test_so_does_the_summary_of_a_document(run_stage, model_dir, capsys, form, d
     assert status == 0
     assert quiet == (said == "")
     if not quiet:
-        assert "2 texts in " in said and '2 "A dog, 1987654321."' in said
+        assert "2 texts in " in said and '2 "A dog, 1987."' in said
 
 
 def test_translate_says_it_on_standard_error_unless_it_is_to_be_quiet(run_stage, model_dir, capsys):
@@ -93,3 +94,16 @@ def test_translate_says_it_on_standard_error_unless_it_is_to_be_quiet(run_stage,
         said[len(flags)] = capsys.readouterr().err
     assert "3 lines in" in said[0] and "; 1 blank; 1 split into 2 parts;" in said[0]
     assert said[1] == ""
+
+
+@pytest.mark.parametrize("into_file", [True, False])
+def test_text_with_broken_lines_is_named_once(run_stage, model_dir, caplog, tmp_path, into_file):
+    text = "A dog that sleeps in the garden of the house is often happy, and so am I. " * 15
+    (tmp_path / "in").write_text("\n".join(textwrap.wrap(text, 50)))
+    flags = ["--input", tmp_path / "in", "--output", tmp_path / "out"] if into_file else []
+    arguments = [model_dir, "--device", "cpu", "beam_size=1", "--buffer-lines", "10", *flags]
+    assert run_stage(translate.main, (tmp_path / "in").read_bytes(), *arguments)[0] == 0
+    assert caplog.text.count("--format paragraphs") == 1
+    caplog.clear()
+    assert run_stage(translate.main, b"A dog sleeps.\nA cat does not.\n" * 9, *arguments[:4])[0] == 0
+    assert not caplog.records

@@ -47,11 +47,23 @@ def no_room():
 def test_it_ends_the_run_which_then_goes_on_from_the_checkpoint_before(experiment, trained, tmp_path, failing, capsys):
     failing(6)
     assert cli.run(train_stage.main, [str(experiment), f"run_dir={tmp_path}"]) == 2
-    assert says(capsys.readouterr().err, "checkpoint-cannot-be-saved", "step-00000006")
+    assert says(
+        capsys.readouterr().err, "checkpoint-cannot-be-saved", "step-00000006", "Earlier checkpoints are complete"
+    )
     assert saved_steps(tmp_path)[-1] == 4
     failing()
     assert_same_weights(weights_at(train_tiny(experiment, tmp_path), 12), weights_at(trained, 12))
     assert saved_steps(tmp_path) == saved_steps(trained)
+
+
+def test_at_the_first_no_earlier_ones_are_spoken_of(experiment, trained, tmp_path, failing, capsys):
+    failing(2)
+    assert cli.run(train_stage.main, [str(experiment), f"run_dir={tmp_path}"]) == 2
+    error = capsys.readouterr().err
+    assert says(error, "checkpoint-cannot-be-saved", "step-00000002", "There is no earlier checkpoint", "make room")
+    assert "complete" not in error and not saved_steps(tmp_path)
+    failing()
+    assert_same_weights(weights_at(train_tiny(experiment, tmp_path), 12), weights_at(trained, 12))
 
 
 @pytest.mark.thorough

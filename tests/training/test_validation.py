@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from transformer_mt.base.cores import Crowd
 from transformer_mt.base.languages import BOS, EOS
 from transformer_mt.base.system import CAN_FORK
+from transformer_mt.base.wording import beginning
 from transformer_mt.batches.encoded import EncodedCorpus, encoded_text, sentences_of
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.torch_engine import TorchEngine
@@ -37,7 +38,7 @@ from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.run import validation as run_validation
-from transformer_mt.training.run.validation import FEW, ValidationSet, load_validation, perplexity, validate
+from transformer_mt.training.run.validation import EXAMPLE, FEW, ValidationSet, load_validation, perplexity, validate
 
 DEVICE = choose_device("cpu", "fp32")
 
@@ -135,8 +136,10 @@ def test_bleu_and_chrf_are_those_of_the_greedy_translations(model, validation, c
     perfect = scores(model, replace(validation, references=translations), config)
     assert (perfect["bleu"], perfect["chrf"]) == pytest.approx((100, 100))
     source, translation = found.example.split(" → ")
-    assert source and validation.first_source.startswith(source)
-    assert translation and translations[0].startswith(translation)
+    assert source == beginning(validation.first_source, EXAMPLE)
+    assert translation == beginning(translations[0], EXAMPLE)
+    cut = scores(model, replace(validation, first_source="a dog and " * 20), config).example.split(" → ")[0]
+    assert cut.endswith("a dog …") and len(cut) <= 100
 
 
 @pytest.mark.thorough
@@ -151,8 +154,8 @@ def test_only_the_first_sentences_are_translated_but_all_are_scored(
 
     def scores_of(valid_sentences):
         training = config.training.model_copy(update={"valid_sentences": valid_sentences})
-        sections = (config.corpus, config.model, training, config.decoding)
-        (loaded,) = load_validation(directory, validation.tokenizer, *sections)
+        changed = config.model_copy(update={"training": training, "data_dir": str(directory)})
+        (loaded,) = load_validation(changed, validation.tokenizer)
         return scores(model, replace(loaded, references=references), config)
 
     assert scores_of(wanted)["bleu"] == pytest.approx(100)

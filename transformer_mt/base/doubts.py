@@ -1,4 +1,4 @@
-"""Finds doubtful translations by rules that need only texts: empty, copied, untranslated, repeated, other numbers."""
+"""Finds doubtful translations by rules that need only texts: empty, copied, repeated, other numbers, placeholders."""
 
 import re
 import unicodedata
@@ -10,8 +10,21 @@ DOUBTS = {
     "untranslated": "consists mostly of words of the source",
     "repeated": "repeats the same words or letters again and again",
     "numbers": "has other numbers than the source",
+    "placeholders": "has other placeholders than the source, such as %s or {name}",
 }
 """The kinds of doubtful translations, in words that can follow `the translation of 3 lines`."""
+
+_FIELD = r"%(?:\d+\$)?[-+#0']*+(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[qjztL])?[sdifuxXeEgGcop@]"
+PLACEHOLDERS = (
+    r"\{\{[^{}]*\}\}|\$?\{ ?[\w.,!\[\]-]*(?::[\w.:,!<>^+=%#-]*)? ?\}",  # {{count}}, {name}, ${HOME}, {0:d}
+    r"%%|%<\w+>|(?<!\d)%[A-Za-z_]{3,}%(?![\w%])",  # %%, %<PRIu64>, %name%
+    r"%\(\w+\)[-+#0]*\d*(?:\.\d+)?[a-z]",  # %(name)s, %(share).2f
+    rf"(?<![\d-]){_FIELD}|{_FIELD}(?![^\W_])",  # %s, %1$s, %.2f, %dx%d, but not 100%ige
+    r"(?<!\d)%[A-Za-z1-9](?![^\W_])",  # %Y, %1
+    r"\$[A-Za-z_]\w*",  # $HOME
+)
+"""Regular expressions, without groups, for what a program puts other text in place of."""
+_PLACEHOLDER, _SIGN = re.compile("|".join(PLACEHOLDERS)), re.compile("[%{$]")
 
 # One to four words three times in a row, or two to four letters four times, as in "strestrestrestre".
 _REPEATED = re.compile(r"(?<!\S)(\S++(?: \S++){0,3})(?: \1){2,}(?!\S)|(\S{2,4})\2{3,}")
@@ -32,9 +45,18 @@ def doubts(source: str, translation: str, reference: str | None = None) -> list[
         found.append("untranslated")
     if _is_repeated(source, translation, reference):
         found.append("repeated")
-    if not any(same_numbers(text, translation) for text in (source, reference) if text is not None):
+    right = [text for text in (source, reference) if text is not None]
+    if not any(same_numbers(text, translation) for text in right):
         found.append("numbers")
+    if placeholders(translation) not in map(placeholders, right):
+        found.append("placeholders")
     return found
+
+
+def placeholders(text: str) -> list[str]:
+    """Return the placeholders of a text: first those without a name or number, in their order, then all others."""
+    found = _PLACEHOLDER.findall(text) if _SIGN.search(text) else []
+    return sorted(found, key=lambda one: "" if re.fullmatch(_FIELD, one) and "$" not in one else one)
 
 
 def numbers(text: str) -> Counter[str]:

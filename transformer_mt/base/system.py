@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ if sys.platform != "win32":
 
     HANGUP: signal.Signals | None = signal.SIGHUP
     _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+    _STOPPING = signal.SIGINT, signal.SIGTERM
     _CHECK_PARENT = 0.2  # seconds between two checks of a process whether its parent still runs
 
     def open_to_lock(path: Path) -> int:
@@ -74,12 +76,24 @@ if sys.platform != "win32":
 
     @contextmanager
     def without_interrupts() -> Iterator[None]:
-        """Delay Ctrl-C for this process. Processes that start meanwhile never get it, so only this one handles it."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        """Delay Ctrl-C and SIGTERM for this process. Processes that start meanwhile never get them, only this one does.
+
+        Another thread, which does not block them, may get them. Python still handles them in the main thread, where the
+        exception would be lost if it came while Python calls functions around a fork.
+        """
+        came, is_main = list[int](), threading.current_thread() is threading.main_thread()
+        handlers = {each: handler for each in _STOPPING if is_main and callable(handler := signal.getsignal(each))}
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
         try:
+            for each in handlers:
+                signal.signal(each, lambda number, _: came.append(number))
             yield
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            for each, handler in handlers.items():
+                signal.signal(each, handler)
+        for number in came:
+            signal.raise_signal(number)
 
     def end_with(parent: int) -> None:
         """End this process with its parent. Linux's PR_SET_PDEATHSIG comes too early: with the thread that forked."""

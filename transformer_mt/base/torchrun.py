@@ -1,18 +1,21 @@
 """Reads the environment variables that torchrun sets for each process that it starts."""
 
 import os
+from contextlib import suppress
 from typing import NamedTuple
 
 from transformer_mt.base.errors import ConfigError
 
 
 class Place(NamedTuple):
-    """The numbers of this process and of the processes that were started with it."""
+    """The numbers of this process and of the processes that were started with it. By default, it is alone."""
 
-    rank: int
-    size: int
-    local_rank: int
-    local_size: int
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    """Its number among the processes on this machine, which is also the number of its GPU."""
+    local_size: int = 1
+    """The number of processes on this machine."""
 
 
 def num_processes() -> int:
@@ -43,17 +46,13 @@ def place() -> Place | None:
     """Return the place of this process; None if torchrun did not start it. Raises ConfigError for wrong values."""
     if "WORLD_SIZE" not in os.environ:
         return None
-    local_size = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    try:
+    with suppress(KeyError, ValueError):
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")
         rank, size, local_rank, port = (int(os.environ[name]) for name in names)
-        found = Place(rank, size, local_rank, int(local_size))
-        is_possible = 0 <= rank < size and 0 <= local_rank < size and found.local_size > 0 and 0 < port < 2**16
-    except (KeyError, ValueError):
-        is_possible = False
-    if not is_possible or not os.environ.get("MASTER_ADDR"):
-        raise ConfigError(
-            "the environment variable WORLD_SIZE is set, as if torchrun had started this process, but RANK, "
-            "LOCAL_RANK, MASTER_ADDR or MASTER_PORT is missing or wrong: start it by torchrun, or unset WORLD_SIZE"
-        )
-    return found
+        local_size, address = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), os.environ["MASTER_ADDR"]
+        if 0 <= rank < size and 0 <= local_rank < size and local_size > 0 and 0 < port < 2**16 and address:
+            return Place(rank, size, local_rank, local_size)
+    raise ConfigError(
+        "the environment variable WORLD_SIZE is set, as if torchrun had started this process, but RANK, "
+        "LOCAL_RANK, MASTER_ADDR or MASTER_PORT is missing or wrong: start it by torchrun, or unset WORLD_SIZE"
+    )

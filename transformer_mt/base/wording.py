@@ -22,9 +22,21 @@ def cut(text: str, longest: int = 80) -> str:
     return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in shown)
 
 
+def beginning(line: str, longest: int) -> str:
+    """Return a line, or its first words with … after them if it has more characters."""
+    end = line.rfind(" ", longest // 2, longest - 1)
+    return line if len(line) <= longest else f"{line[:end]} …" if end > 0 else f"{line[: longest - 1]}…"
+
+
 def visible(line: str) -> str:
     """Return a line of text for a table. Control characters and line separators get the form \\x1b."""
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], line)
+
+
+def warn(*warnings: str | None) -> None:
+    """Print warnings on standard error. Empty ones and None are none."""
+    for warning in filter(None, warnings):
+        print(f"warning: {warning}", file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:
@@ -40,8 +52,8 @@ def duration(seconds: float) -> str:
 
 
 def two_decimals(number: float) -> str:
-    """Write a number with two decimals, or as 1e+06 if it is a million or more."""
-    return f"{number:.2f}" if number < 1e6 else f"{number:.0e}"
+    """Write a number with two decimals, as 1e+06 if it is a million or more, or as over 1e+09."""
+    return f"{number:.2f}" if number < 1e6 else f"{number:.0e}" if number <= 1e9 else "over 1e+09"
 
 
 _EVERY = 30.0  # seconds between two lines in a log

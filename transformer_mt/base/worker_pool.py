@@ -97,7 +97,7 @@ class Workers(Generic[Task, Result]):
         return future.result()
 
     def _submit(self, task: Task) -> Future[Result]:
-        with _starting, without_interrupts(), warnings.catch_warnings():
+        with _starting, warnings.catch_warnings():
             # Python 3.12 warns if a process with threads forks. Our threads hold no lock that a worker takes.
             warnings.simplefilter("ignore", DeprecationWarning)
             if self._executor is None:
@@ -110,7 +110,8 @@ class Workers(Generic[Task, Result]):
                     "the worker processes belong to another process, from which this one was forked: load the model in "
                     "each process, after the fork, or set workers=1"
                 )
-            return self._executor.submit(_work_on, task)
+            with without_interrupts():  # not above, because the start of Python's resource tracker would end the delay
+                return self._executor.submit(_work_on, task)
 
     @contextmanager
     def _ended_unless_done(self) -> Iterator[None]:
@@ -133,6 +134,8 @@ def _end(executor: ProcessPoolExecutor, parent: int) -> None:
     if parent == os.getpid():
         for process in list((executor._processes or {}).values()):
             process.kill()
+        if results := executor._result_queue:  # its thread would wait for ever for the rest of a result
+            results._writer.close()  # type: ignore[attr-defined]
         executor.shutdown(cancel_futures=True)
 
 

@@ -107,10 +107,8 @@ class Loader:
                 longest, total = room // len(pairs), (room, room)
             else:
                 longest, total = self._shape.max_length, (self._shape.source_room, self._shape.target_room)
-            longest = min(longest, self.max_positions)
-            corpus = self.sampler.sampled(
-                corpus, pairs, seed=self.seed, step=step, batch=number, longest=longest, total=total
-            )
+            seed, longest = f"{self.seed} {step} {number}", min(longest, self.max_positions)
+            corpus = self.sampler.sampled(corpus, pairs, seed, longest, total)
             rows = np.arange(len(pairs))
         batch: MicroBatch
         if self.layout == "padded":

@@ -25,15 +25,7 @@ class ModifierSampler:
         self._shares: list[tuple[str, float]] = [(name, share) for name, share in shares if share]
 
     def sampled(
-        self,
-        corpus: EncodedCorpus,
-        pairs: NDArray[np.int64],
-        *,
-        seed: int,
-        step: int,
-        batch: int,
-        longest: int,
-        total: tuple[int, int],
+        self, corpus: EncodedCorpus, pairs: NDArray[np.int64], seed: str, longest: int, total: tuple[int, int]
     ) -> EncodedCorpus:
         """Return these pairs, some of them modified, numbered from 0.
 
@@ -43,17 +35,17 @@ class ModifierSampler:
         """
         sides = sentences_of(corpus.source, pairs), sentences_of(corpus.target, pairs)
         spaced = [self._spaced[number] for number in np.searchsorted(np.cumsum(corpus.sizes), pairs, side="right")]
-        random = Random(f"{seed} {step} {batch}")
+        random = Random(seed)
         names = [{name for name, share in self._shares if random.random() < share} for _ in pairs]
-        chosen = [row for row, of_row in enumerate(names) if of_row and not any(UNK in side[row] for side in sides)]
+        chosen = {row: of for row, of in enumerate(names) if of and not any(UNK in side[row] for side in sides)}
         spare = [most - sum(map(len, side)) for side, most in zip(sides, total, strict=True)]
         for _ in range(_TRIES):
-            rows, *encoded = self._modified(chosen, names, spaced, sides, random)
-            chosen = []
+            rows, *encoded = self._modified(chosen, spaced, sides, random)
+            chosen = {}
             for row, *pair in zip(rows, *encoded, strict=True):
                 growth = [len(new) - len(side[row]) for new, side in zip(pair, sides, strict=True)]
                 if max(map(len, pair)) > longest or any(more > room for more, room in zip(growth, spare, strict=True)):
-                    chosen.append(row)
+                    chosen[row] = names[row]
                     continue
                 spare = [room - more for more, room in zip(growth, spare, strict=True)]
                 for new, side in zip(pair, sides, strict=True):
@@ -66,28 +58,23 @@ class ModifierSampler:
         It is at least the length of the longest sentence of the corpus.
         """
         pairs = np.linspace(0, len(corpus) - 1, min(_SAMPLE, len(corpus))).astype(np.int64)
-        grown = self.sampled(corpus, pairs, seed=0, step=0, batch=0, longest=2**62, total=(2**62, 2**62))
+        grown = self.sampled(corpus, pairs, "0 0 0", longest=2**62, total=(2**62, 2**62))
         sides = (corpus.source, grown.source), (corpus.target, grown.target)
         growth = max(after.num_tokens / int(before.lengths(pairs).sum()) - 1 for before, after in sides)
         longest = max(corpus.source.longest, corpus.target.longest)
         return max(longest, int(tokens_per_batch / (1 + _MARGIN * max(growth, 0.0))))
 
     def _modified(
-        self,
-        chosen: list[int],
-        names: list[set[str]],
-        spaced: list[bool],
-        sides: Sequence[list[list[int]]],
-        random: Random,
+        self, chosen: dict[int, set[str]], spaced: list[bool], sides: Sequence[list[list[int]]], random: Random
     ) -> tuple[list[int], list[list[int]], list[list[int]]]:
         """Return those of the chosen rows whose text changes, and the ids of their new sources and targets."""
         rows, sources, targets = list[int](), list[str](), list[str]()
-        for row in chosen:
+        for row, names in chosen.items():
             source, target = (
                 clean(processor.decode(side[row][:-1]))
                 for processor, side in zip((self._tokenizer.source, self._tokenizer.target), sides, strict=True)
             )
-            new_source, new_target = modified(names[row], source, target, self._symbols, random, spaced=spaced[row])
+            new_source, new_target = modified(names, source, target, self._symbols, random, spaced=spaced[row])
             if (new_source, new_target) != (source, target):
                 rows.append(row)
                 sources.append(clean(new_source))

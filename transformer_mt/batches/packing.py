@@ -166,23 +166,14 @@ def collate_packed(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> P
     source, target = corpus.source.gather(pairs), corpus.target.gather(pairs)
     num_target = len(target[0])
     dummies = shape.dummies_beside(len(source[0]), num_target)
-    source_N, source_positions_N, source_offsets = _packed(*source, shape, shape.source_rows, dummies)
-    labels_N, target_positions_N, target_offsets = _packed(*target, shape, shape.target_rows, dummies)
+    of_source = _packed(*source, shape, shape.source_rows, dummies)
+    labels_N, target_offsets, target_positions_N = _packed(*target, shape, shape.target_rows, dummies)
     decoder_input_N = np.zeros_like(labels_N)
     decoder_input_N[1:num_target] = labels_N[: max(0, num_target - 1)]
     decoder_input_N[target_offsets[: len(pairs)]] = BOS
-    return PackedBatch(
-        source_N=torch.from_numpy(source_N),
-        source_offsets=torch.from_numpy(source_offsets),
-        source_positions_N=torch.from_numpy(source_positions_N),
-        decoder_input_N=torch.from_numpy(decoder_input_N),
-        target_offsets=torch.from_numpy(target_offsets),
-        target_positions_N=torch.from_numpy(target_positions_N),
-        labels_N=torch.from_numpy(labels_N),
-        shape=shape,
-        pairs_B=torch.from_numpy(pairs),
-        num_labels=num_target,
-    )
+    arrays = *of_source, decoder_input_N, target_offsets, target_positions_N, labels_N
+    fields: Any = *map(torch.from_numpy, arrays), shape, torch.from_numpy(pairs), num_target
+    return PackedBatch(*fields)
 
 
 def _ends_of_batches(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) -> list[int]:
@@ -209,8 +200,8 @@ def _ends_of_batches(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) ->
 
 def _packed(
     ids: NDArray[Any], lengths_B: NDArray[np.int64], shape: PackedShape, num_rows: int, num_dummies: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """Return the ids N and positions N of sentences end to end, and the offsets of sentences and dummies."""
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    """Return the ids N of sentences end to end, the offsets of sentences and dummies, and the positions N."""
     num_sentences, num_tokens, room = len(lengths_B), len(ids), num_rows - shape.num_dummies
     assert num_sentences <= shape.max_pairs and num_tokens <= room, "these pairs do not fit into one batch"
     assert lengths_B.max(initial=0) <= shape.max_length, "longer than the shape allows"
@@ -224,7 +215,7 @@ def _packed(
     positions_N, ids_N = np.zeros(num_rows, np.int64), np.zeros(num_rows, np.int64)
     positions_N[:num_tokens] = np.arange(num_tokens) - np.repeat(offsets[:num_sentences], lengths_B)
     ids_N[:num_tokens] = ids
-    return ids_N, positions_N, offsets
+    return ids_N, offsets, positions_N
 
 
 def _round_up(number: int, multiple: int) -> int:

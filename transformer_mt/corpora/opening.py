@@ -119,12 +119,6 @@ class _Sample:
     num_bytes: int = 0
     """The sum over all pairs of the bytes of the longer side."""
 
-    def thin_out(self) -> None:
-        """Keep only every second of these pairs, and of all that follow."""
-        self.step *= 2
-        del self.pairs[1::2]
-        self.num_bytes = sum(map(_num_bytes, self.pairs))
-
 
 def sample_of(
     corpora: Sequence[tuple[Iterable[Line], int | None]],
@@ -155,7 +149,9 @@ def sample_of(
                 largest = max(samples, key=lambda s: (len(s.pairs) > 1, len(s.pairs) if too_many else s.num_bytes))
                 if len(largest.pairs) == 1:  # even one line of each corpus is too much: keep one
                     break
-                largest.thin_out()
+                largest.step *= 2  # keep only every second of its pairs, and of all that follow
+                del largest.pairs[1::2]
+                largest.num_bytes = sum(map(_num_bytes, largest.pairs))
     sampled = [pair for sample in samples for pair in sample.pairs]
     return [source for source, _ in sampled], [target for _, target in sampled]
 

@@ -31,10 +31,11 @@ class OneSide(NamedTuple):
 
 def open_parallel(text: PairedText) -> Corpus:
     """Open two files, or all pairs of files that match patterns. Raises the CorpusErrors of `open_sides`."""
-    return open_sides(text, [(_side(source), _side(target)) for source, target in files_of(text)])
+    named = [[OneSide(str(path), partial(text_files.opened, path)) for path in both] for both in files_of(text)]
+    return open_sides(text, named)
 
 
-def open_sides(text: PairedText, sides: Sequence[tuple[OneSide, OneSide]]) -> Corpus:
+def open_sides(text: PairedText, sides: Sequence[Sequence[OneSide]]) -> Corpus:
     """Open pairs of texts. Raises CorpusError if one is unreadable, two differ in length, or all are empty."""
     surveys = []
     for source, target in sides:
@@ -72,10 +73,6 @@ def files_of(text: PairedText) -> list[tuple[Place, Place]]:
     return list(zip(sources, targets, strict=True))
 
 
-def _side(path: Place) -> OneSide:
-    return OneSide(str(path), partial(text_files.opened, path))
-
-
 def _pairs(
     sources: Iterator[str | text_files.BadLine], targets: Iterator[str | text_files.BadLine], file_of_targets: str
 ) -> Iterator[tuple[str, str] | BadPair]:
@@ -93,9 +90,8 @@ def _pairs(
 
 def open_zip(text: PairedText) -> Corpus:
     """Open archives. Raises CorpusError like `open_sides`, or if an archive has no file of a language, or several."""
-    source, target = str(text.source), str(text.target)
-    sides = [(_member_side(path, source), _member_side(path, target)) for path in local_files(text.place)]
-    return open_sides(text, sides)
+    names = str(text.source), str(text.target)
+    return open_sides(text, [[_member_side(path, name) for name in names] for path in local_files(text.place)])
 
 
 def _member_side(path: Place, name: str) -> OneSide:

@@ -33,10 +33,9 @@ class HeldOut:
             held.sizes[name] = 0
             for line, (source, target) in enumerate(pairs, start=1):
                 held.sizes[name] += 1
-                if source:
-                    held.sources.setdefault(source, []).append((name, line))
-                if target:
-                    held.targets.setdefault(target, []).append((name, line))
+                for text, lines in ((source, held.sources), (target, held.targets)):
+                    if text:
+                        lines.setdefault(text, []).append((name, line))
         return held
 
 

@@ -27,10 +27,6 @@ def find_field(row: Mapping[str, Any], name: str) -> FieldPath | None:
     return None
 
 
-def names_of_fields(row: Mapping[str, Any]) -> str:
-    return ", ".join(_names(row)) or "none"
-
-
 def _names(row: Mapping[str, Any]) -> Iterator[str]:
     for name, value in row.items():
         if isinstance(value, Mapping):
@@ -66,7 +62,7 @@ def _value(row: Any, name: str) -> str:
         raise ValueError(f"is JSON, but no object with fields; found: {cut(json.dumps(row))}")
     path = find_field(row, name)
     if path is None:
-        raise ValueError(f"has no field {name}, but: {cut(names_of_fields(row), 200)}")
+        raise ValueError(f"has no field {name}, but: {cut(', '.join(_names(row)) or 'none', 200)}")
     value: Any = reduce(getitem, path, row)
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{name} is no text, but: {cut(json.dumps(value))}")
@@ -158,8 +154,8 @@ def open_hub(text: PairedText) -> Corpus:
         field = find_field(first, wanted)
         if field is None:
             raise CorpusError(
-                f"{name} has no column '{wanted}', but: {names_of_fields(first)}; correct corpus.{key}_language, or "
-                f"set {key} to one of these"
+                f"{name} has no column '{wanted}', but: {', '.join(_names(first)) or 'none'}; correct "
+                f"corpus.{key}_language, or set {key} to one of these"
             )
         fields.append(field)
 

@@ -1,23 +1,26 @@
 """Opens text files, compressed or not, and reads their lines."""
 
+import codecs
 import gzip
 import hashlib
 import importlib
 import io
 import logging
 import lzma
+import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from stat import S_ISREG
 from types import ModuleType
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple, TypeVar
 
 from transformer_mt.base.errors import CorpusError
-from transformer_mt.base.remote import Place
+from transformer_mt.base.remote import Place, RemotePath
 
 LONGEST = 1_000_000  # bytes of a line: more than any sentence; a file without line ends must not fill the memory
 COMPRESSED = (".gz", ".zst", ".xz")
@@ -120,6 +123,7 @@ _CHUNK = 1 << 20  # bytes
 _MOST_BYTES = 1 << 26  # the longest line that `limited_lines` reads
 _log = logging.getLogger(__name__)
 
+Block = TypeVar("Block")
 ByteStream = io.BufferedIOBase | IO[bytes]
 
 # What to do with bytes that are not UTF-8: raise an error that names the line, or replace them by U+FFFD.
@@ -134,10 +138,36 @@ def read_lines(path: Place, errors: InvalidText = "strict") -> Iterator[str]:
 
 def limited_lines(file: ByteStream, name: str) -> Iterator[bytes]:
     """Read the lines of a file. Raises CorpusError if one is too long for the memory: /dev/zero is an endless line."""
-    for number, line in enumerate(iter(partial(file.readline, _MOST_BYTES + 1), b""), start=1):
+    lines = _in_utf8(iter(partial(file.readline, _MOST_BYTES + 1), b""), name)
+    for number, line in enumerate(lines, start=1):
         if len(line) > _MOST_BYTES:
             raise CorpusError(f"{name}:{number}: has more than {_MOST_BYTES:,} bytes; write one sentence on each line")
         yield line
+
+
+def _in_utf8(pieces: Iterator[bytes], name: str = "") -> Iterator[bytes]:
+    """Yield the pieces of a file as they are or, if it is UTF-16 with a byte order mark, its lines in UTF-8.
+
+    With a name, raises CorpusError for UTF-16 that is damaged, or has no such mark: then zero bytes are in every second
+    place, and hardly in the others.
+    """
+    start = next(pieces, b"")
+    pieces = chain([start] if start else [], pieces)
+    big, little = start[::2].count(0), start[1::2].count(0)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        begun = b""
+        try:
+            for text in codecs.iterdecode(pieces, "utf-16", "strict" if name else "replace"):
+                *lines, begun = (begun + text.encode()).split(b"\n")
+                yield from (line + b"\n" for line in lines)
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"{name}: is UTF-16, but damaged ({error.reason}); copy the file again") from None
+        yield from [begun] * bool(begun)
+    elif name and max(big, little) > max(1, len(start) // 12, 10 * min(big, little)):
+        kind = "UTF-16LE" if little > big else "UTF-16BE"
+        raise CorpusError(f"{name}: is UTF-16, not UTF-8; convert it, as in `iconv -f {kind} -t UTF-8`")
+    else:
+        yield from pieces
 
 
 def decode_lines(file: Iterable[bytes], name: str, errors: InvalidText = "strict") -> Iterator[str]:
@@ -162,13 +192,47 @@ def decode_lines(file: Iterable[bytes], name: str, errors: InvalidText = "strict
             yield line.decode("utf-8", errors="replace")
 
 
+def version_of(place: Place | int) -> tuple[int, int] | None:
+    """Return what changes when a file does; None if there is none, or if it is no regular file on this machine.
+
+    `place` may be an open descriptor. A RemotePath notices changes itself.
+    """
+    with suppress(OSError, ValueError):
+        if not isinstance(place, RemotePath) and S_ISREG((status := os.stat(place)).st_mode):
+            return status.st_size, status.st_mtime_ns
+    return None
+
+
+def while_unchanged(blocks: Iterable[Block], place: Place | int, name: str) -> Iterator[Block]:
+    """Yield blocks of a file. Raises CorpusError if it has changed, or is gone, since the call of this function."""
+    before = version_of(place)
+
+    def checked() -> Iterator[Block]:
+        try:
+            for block in blocks:
+                check_same(version_of(place), before, name)
+                yield block
+        except CorpusError:
+            check_same(version_of(place), before, name)  # a change may be the cause
+            raise
+        check_same(version_of(place), before, name)
+
+    return checked()
+
+
 @contextmanager
 def opened(path: Place) -> Iterator[io.BufferedIOBase]:
-    """Open a file for bytes, decompressed if it is a .gz, .zst or .xz. Raises CorpusError if reading it fails."""
+    """Open a file for bytes, decompressed if it is a .gz, .zst or .xz.
+
+    Raises CorpusError if reading it fails, or at the end if the file has changed meanwhile.
+    """
+    before = version_of(path)
     try:
         with path.open("rb") as raw, decompressed(raw, path) as file:
             yield file
+        check_same(version_of(path), before, str(path))
     except Damage as error:
+        check_same(version_of(path), before, str(path))  # a change may be the cause
         reason = getattr(error, "strerror", None) or error
         raise CorpusError(
             f"{path}: cannot be read ({reason}); name a text file, or a complete .gz, .zst or .xz of one"
@@ -196,9 +260,9 @@ def same_text(file: ByteStream, digest: str, name: str) -> Iterator[io.BufferedI
     check_same(hashed.sum.hexdigest(), digest, name)
 
 
-def check_same(found: str, digest: str, name: str) -> None:
-    """Raises CorpusError if the second reading of a file found another digest than the first."""
-    if found != digest:
+def check_same(found: object, before: object, name: str) -> None:
+    """Raises CorpusError if a file has another digest, or another size or time, than before."""
+    if found != before:
         raise CorpusError(
             f"{name}: has changed during reading; let no other program write it, and give the same command again"
         )
@@ -232,17 +296,15 @@ def survey(path: Place) -> Survey:
 
 def survey_of(file: ByteStream) -> Survey:
     """Read the rest of an open file to its end. Counts the same lines as `read_lines`."""
-    digest, count, last = hashlib.sha256(), 0, b"\n"
-    while chunk := file.read(_CHUNK):
-        digest.update(chunk)
+    hashed, count, last = _Hashed(file), 0, b"\n"
+    for chunk in _in_utf8(iter(partial(hashed.read, _CHUNK), b"")):
         count += chunk.count(b"\n")
         last = chunk[-1:]
-    return Survey(digest.hexdigest(), count + (last != b"\n"))
+    return Survey(hashed.sum.hexdigest(), count + (last != b"\n"))
 
 
 _READ_AT_A_TIME = 1 << 18  # bytes
 _MANY_RETURNS = 10  # carriage returns in text without any line end
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
@@ -264,9 +326,8 @@ def all_lines(file: ByteStream, name: str) -> Iterator[str | BadLine]:
 
 def _chunks(file: ByteStream, name: str) -> Iterator[bytes]:
     """Read chunks that end where a line ends. Of a line longer than LONGEST, a part in the middle is left out."""
-    start = file.read(_READ_AT_A_TIME)
-    if start.startswith(_UTF16):
-        raise CorpusError(f"{name}: is UTF-16, not UTF-8; convert it, as in `iconv -f UTF-16 -t UTF-8`")
+    chunks = _in_utf8(iter(partial(file.read, _READ_AT_A_TIME), b""), name)
+    start = next(chunks, b"")
     chunk = start.removeprefix(BOM)
     if b"\n" not in chunk and chunk.count(b"\r") >= _MANY_RETURNS:
         raise CorpusError(
@@ -283,7 +344,7 @@ def _chunks(file: ByteStream, name: str) -> Iterator[bytes]:
         if end < len(chunk) and length <= LONGEST:
             begun.append(chunk[end:])
             length += len(chunk) - end
-        chunk = file.read(_READ_AT_A_TIME)
+        chunk = next(chunks, b"")
     if begun:
         yield b"".join(begun)
 

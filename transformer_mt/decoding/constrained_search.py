@@ -133,8 +133,7 @@ def constrained_search(
     `ends_word` has the result of the function for each piece of the vocabulary.
     """
     begun = [Progress(tuple(of_one)) for of_one in phrases]
-    rows = [_Row(number, [one], decoding.beam_size + one.num_lacking) for number, one in enumerate(begun)]
-    all_rows = rows
+    all_rows = rows = [_Row(number, [one], decoding.beam_size + one.num_lacking) for number, one in enumerate(begun)]
     first_AW1, log_prob_AW = source_BS[:, :1, None], torch.zeros_like(source_BS[:, :1], dtype=torch.float32)
     beam = search.Beam(torch.full_like(first_AW1, BOS), log_prob_AW, model.start(source_BS, width=1))
     for length in range(1, max(constraints.max_length, default=0) + 1):
@@ -150,8 +149,6 @@ def constrained_search(
             if row.living:
                 candidates = [*zip(*numbers, strict=True), *more[at]]
                 _choose(candidates, row, past_AWT[at], constraints.max_length[row.number], decoding, ends_word)
-                if math.isnan(candidates[0][0]):
-                    row.ended, row.living = [], []
 
         # Make the next beam of them, and drop the sentences that are done.
         searched = [at for at, row in enumerate(rows) if row.living]
@@ -206,8 +203,11 @@ def _choose(
 
     A hypothesis with all phrases may end if it is among the best W of its bank. The sentence is done when `patience`
     times W hypotheses have ended and no other has a better score at its present length, or when no other can become one
-    of the `n_best`.
+    of the `n_best`. If its numbers are not finite, it has none.
     """
+    if math.isnan(candidates[0][0]):
+        row.ended, row.living = [], []
+        return
     others = list[tuple[search.Candidate, Progress, int]]()  # the last is the rank in the bank
     in_bank = Counter[int]()
     for log_prob, parent, piece in sorted({one for one in candidates if one[0] > -math.inf}, reverse=True):

@@ -16,17 +16,7 @@ from typing import Any, Literal
 from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import CheckpointError, TranslationError
 from transformer_mt.base.languages import BOS, EOS, PAD
-from transformer_mt.decoding.engine import (
-    WITH_SCORES,
-    Engine,
-    Sentence,
-    Wanted,
-    batches,
-    coverage_penalty,
-    in_order,
-    positions_per_batch,
-    power_of_length,
-)
+from transformer_mt.decoding import engine
 from transformer_mt.decoding.hypothesis import Hypothesis, length_penalty
 from transformer_mt.decoding.word_pieces import byte_of
 from transformer_mt.settings.search_settings import DecodingConfig
@@ -86,7 +76,7 @@ class Search:
     workers: int
     """The number of batches that it translates at a time."""
     vocabularies: Vocabularies
-    sentences: Sequence[Sentence]
+    sentences: Sequence[engine.Sentence]
     options: dict[str, Any]
     limits: list[int]
     """The most tokens of the translation of each sentence, EOS included."""
@@ -180,7 +170,7 @@ def search_options(decoding: DecodingConfig) -> dict[str, Any]:
             "sampling_temperature": decoding.temperature,
             "length_penalty": 0.0,
         }
-    power = power_of_length(decoding.length_penalty, decoding.length_penalty_form)
+    power = engine.power_of_length(decoding.length_penalty, decoding.length_penalty_form)
     ranked_again = power > 0 or decoding.coverage_penalty > 0
     return options | {
         "beam_size": decoding.beam_size,
@@ -213,7 +203,7 @@ def ranked(found: Sequence[Found], decoding: DecodingConfig, alignment: bool) ->
         if decoding.coverage_penalty:
             received_S = list(map(sum, zip(*hypothesis.attention_TS, strict=True)))
             end = len(hypothesis.attention_TS) - sum(received_S)  # rows sum to 1 together with EOS
-            score += coverage_penalty([*received_S, end], decoding.coverage_penalty)
+            score += engine.coverage_penalty([*received_S, end], decoding.coverage_penalty)
         most_looked_at = [row_S.index(max(row_S)) for row_S in hypothesis.attention_TS[: len(hypothesis.tokens) - 1]]
         is_new = all(hypothesis.tokens != other.tokens for other in hypotheses)  # cutting may make some equal
         if decoding.sampling or is_new:
@@ -227,7 +217,7 @@ def ranked(found: Sequence[Found], decoding: DecodingConfig, alignment: bool) ->
 SCORED_TOGETHER = 4096  # target positions in a batch of pairs, with padding
 
 
-class CTranslate2Engine(Engine):
+class CTranslate2Engine(engine.Engine):
     """Runs an exported model on a device.
 
     It finds the same translations as TorchEngine, with these differences. Beam search ends when a certain number of
@@ -267,7 +257,7 @@ class CTranslate2Engine(Engine):
         self.translator = self._load(self.workers)
 
     def translate_unordered(
-        self, sentences: Sequence[Sentence], decoding: DecodingConfig, wanted: Wanted = WITH_SCORES
+        self, sentences: Sequence[engine.Sentence], decoding: DecodingConfig, wanted: engine.Wanted = engine.WITH_SCORES
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         with_attention = wanted.alignment or decoding.coverage_penalty > 0
         if with_attention and decoding.alignment_layer != self.alignment_layer:
@@ -282,10 +272,12 @@ class CTranslate2Engine(Engine):
         search = Search(translator, workers, self.vocabularies, sentences, options, limits)
         lengths = [len(sentence.source) for sentence in sentences]
         width = 1 if decoding.sampling else decoding.beam_size
-        budget = min(positions_per_batch(decoding, width, on_gpu=not self.on_cpu), math.ceil(sum(lengths) / workers))
+        budget = min(
+            engine.positions_per_batch(decoding, width, on_gpu=not self.on_cpu), math.ceil(sum(lengths) / workers)
+        )
         if with_attention and width > 1:
             budget = 1  # in a batch, the first token has the attention of another sentence (CTranslate2 4.8.5)
-        found = search.run(list(batches(lengths, budget)), wanted.progress)
+        found = search.run(list(engine.batches(lengths, budget)), wanted.progress)
         if width > 1:
             found |= search.run([[n] for n in found if any(len(h.tokens) > limits[n] for h in found[n])])
         found = {n: [ended(h, limits[n]) for h in found[n]] for n in range(len(sentences))}
@@ -294,9 +286,9 @@ class CTranslate2Engine(Engine):
         yield list(range(len(sentences))), [ranked(of_one, decoding, wanted.alignment) for of_one in hypotheses]
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
-        together = list(batches([len(target) for _, target in pairs], SCORED_TOGETHER))
+        together = list(engine.batches([len(target) for _, target in pairs], SCORED_TOGETHER))
         done = completed(partial(self._begin_scoring, pairs), together, self.workers)
-        return in_order((together[batch], [result.log_probs for result in results]) for batch, results in done)
+        return engine.in_order((together[batch], [result.log_probs for result in results]) for batch, results in done)
 
     def _end(self) -> None:
         self.translator = None
@@ -311,7 +303,7 @@ class CTranslate2Engine(Engine):
         )
         return results
 
-    def _threads(self, sentences: Sequence[Sentence], decoding: DecodingConfig) -> tuple[Any, int]:
+    def _threads(self, sentences: Sequence[engine.Sentence], decoding: DecodingConfig) -> tuple[Any, int]:
         """The ctranslate2.Translator for these sentences, and the number of batches it translates at a time."""
         if not decoding.sampling or not sentences:
             return self.translator, self.workers
@@ -340,7 +332,9 @@ class CTranslate2Engine(Engine):
                 raise TranslationError(f"device={self.device}: {error}; use device cpu") from None
             raise CheckpointError(f"{self.directory}: {error}; export the model again") from None
 
-    def _score_again(self, sentences: Sequence[Sentence], found: list[list[Found]], decoding: DecodingConfig) -> None:
+    def _score_again(
+        self, sentences: Sequence[engine.Sentence], found: list[list[Found]], decoding: DecodingConfig
+    ) -> None:
         """Compute log-probabilities by forced decoding where those of the search are not the model's own.
 
         CTranslate2 does not include prefixes, and normalises the probabilities over the allowed pieces only.

@@ -3,21 +3,22 @@
 import logging
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import EOS, KEEP, UNK, has_spaces, short_code, split_units
-from transformer_mt.decoding.engine import Sentence
+from transformer_mt.decoding.engine import Sentence, Wanted
+from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.word_pieces import CONTINUES, WORD, units_of
 from transformer_mt.settings.corpus_settings import CorpusConfig
-from transformer_mt.settings.search_settings import SplitSentences
+from transformer_mt.settings.search_settings import DecodingConfig, SplitSentences
 from transformer_mt.text.protection import knows_pieces
-from transformer_mt.text.sentences import split_sentences, writes_ordinals_with_stops
+from transformer_mt.text.sentences import MARKS, WIDE_MARKS, split_sentences, writes_ordinals_with_stops
 from transformer_mt.text.terms import NO_SPACES, Terms
-from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.text.tokenizer import Tokenizer, clean
 from transformer_mt.text.training_lines import TrainingLines
 
 
@@ -130,6 +131,8 @@ _NO_SPACE_BETWEEN_SENTENCES = ("zh", "ja")
 _SPACE = r"[^\S\n\r\v\f\x1c-\x1f\x85\u2028\u2029]"
 _BULLETS = re.compile(rf"(?:(?:[-–—*+•·‣◦▪>]|#{{1,6}}|[a-zA-Z]\)|\d{{1,3}}[.)]){_SPACE}+)+(?=\S)")
 _BULLETS_BUT_ORDINALS = re.compile(_BULLETS.pattern.replace("[.)]", r"\)"))
+_PUNCTUATION = re.compile(rf"[{MARKS}{WIDE_MARKS},;:、，；：\s]+")  # noqa: RUF001
+_NOT_IN_A_LINE = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029\ud800-\udfff]")
 _LINES = 2**32  # more lines than any text has: part i of line n gets the number n + i * _LINES
 
 
@@ -150,6 +153,14 @@ class Part:
     """The codes of the source and target languages."""
     frame: tuple[str, str] = ("", "")
     """What the translation of its line begins with (white space and bullets), and ends with (white space)."""
+    kept: str = ""
+    """Its translation, if it has nothing to translate: its text."""
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the model translates it. Chinese and Japanese have punctuation of their own."""
+        is_wide = not {*map(short_code, self.languages)}.isdisjoint(_NO_SPACE_BETWEEN_SENTENCES)
+        return not self.kept or (is_wide and _PUNCTUATION.fullmatch(self.kept) is not None)
 
 
 @dataclass(frozen=True)
@@ -173,10 +184,12 @@ class LineCutter:
         prefixes: Sequence[str] | None,
         split: SplitSentences,
         numbers: Sequence[int],
-        terms: Terms | None = None,
+        terms: Terms | None,
+        is_wordless: Callable[[str], bool],
     ) -> list[Part]:
         """The parts of all lines that are not blank, in order. A prefix belongs to the first part of its line.
 
+        `is_wordless` says whether a text, a line or a sentence, has nothing to translate.
         Raises TranslationError for a prefix that is too long, and for a term that the model cannot write.
         """
         found: list[Part] = []
@@ -185,25 +198,26 @@ class LineCutter:
         tags, texts, frames = zip(*framed, strict=True) if lines else ((), (), ())
         sources = self.tokenizer.encode_source(texts)
         targets = self.tokenizer.encode_target(prefixes) if prefixes else [[EOS]] * len(lines)
-        for line, (source, [*prefix, _]) in enumerate(zip(sources, targets, strict=True)):
+        for line, (number, source, [*prefix, _]) in enumerate(zip(numbers, sources, targets, strict=True)):
             if source == [EOS]:
                 continue
-            number = numbers[line]
             if len(prefix) >= self.max_positions:
                 raise TranslationError(
                     f"the prefix of line {number} has {len(prefix)} subword pieces, but a translation has at most "
                     f"{self.max_positions} (model.max_positions): shorten it"
                 )
             languages = self.tags.languages.get(tags[line], self.languages)
-            sentences = self._sentences(texts[line], source, firsts[line], split, languages)
+            how = "never" if is_wordless(texts[line]) else split
+            sentences = self._sentences(texts[line], source, firsts[line], how, languages)
             tag_ids = self._tag_ids(tags[line])
             parts: list[Part] = []
             first_units = self._first_units(sentences, frames[line][0], languages[0])
-            for (ids, space), first_unit in zip(sentences, first_units, strict=True):
+            for (text, ids, space), first_unit in zip(sentences, first_units, strict=True):
                 sentence = Sentence(ids, [] if parts else prefix, number)
                 space = space_between(space, languages[1])
-                part = Part(line, sentence, first_unit, space, len(tag_ids), languages, frames[line])
-                parts += [part] if len(tag_ids) + len(ids) <= self.max_positions else self._cut(part)
+                kept = text if not sentence.prefix and is_wordless(text) else ""
+                part = Part(line, sentence, first_unit, space, len(tag_ids), languages, frames[line], kept)
+                parts += [part] if kept or len(tag_ids) + len(ids) <= self.max_positions else self._cut(part)
             # Parts with different numbers draw different random numbers; part 0 keeps the number of its line.
             found += [self._searched(part, number + index * _LINES, tag_ids, terms) for index, part in enumerate(parts)]
         return found
@@ -224,6 +238,18 @@ class LineCutter:
         rest = units_of(pieces[part.num_tag_pieces :], spaced)
         return [*of_tag, *(range(units.start + shift, units.stop + shift) for units in rest)]
 
+    def as_it_is(self, part: Part, decoding: DecodingConfig, wanted: Wanted) -> list[Translation]:
+        """`n_best` times the text of a part that has nothing to translate, each word aligned with itself."""
+        text, pairs = clean(part.kept) if _NOT_IN_A_LINE.search(part.kept) else part.kept, None
+        if wanted.alignment:
+            first = self.source_units(part)[part.num_tag_pieces].start
+            units = (split_units(text, has_spaces(language)) for language in part.languages)
+            of_letters = ([number for number, unit in enumerate(each) for _ in unit] for each in units)
+            pairs = sorted({(first + source, target) for source, target in zip(*of_letters, strict=True)})
+        # With mbr_candidates, the score is in percent, and all candidates would be equal.
+        score = 100.0 * (decoding.mbr_candidates > 0)
+        return [Translation(text, score, 0.0, [], pairs, num_parts=0)] * decoding.n_best
+
     @cached_property
     def _kept(self) -> dict[int, int]:
         """The ids in both vocabularies of the pieces that stand for protected texts; none if the model has no such."""
@@ -232,12 +258,12 @@ class LineCutter:
         source, target = self.tokenizer.source, self.tokenizer.target
         return dict(zip(source.piece_to_id(list(KEEP)), target.piece_to_id(list(KEEP)), strict=True))
 
-    def _first_units(self, sentences: list[tuple[list[int], str]], before: str, language: str) -> Iterator[int]:
+    def _first_units(self, sentences: list[tuple[str, list[int], str]], before: str, language: str) -> Iterator[int]:
         """For each sentence of a line, the number of its first word or character; `before` are the line's bullets."""
         spaced = has_spaces(language)
         lengths = [
             self._units(ids[:-1], language)[-1].stop - (spaced and not space)
-            for (ids, _), (_, space) in pairwise(sentences)  # without a space, two sentences share a word
+            for (_, ids, _), (_, _, space) in pairwise(sentences)  # without a space, two sentences share a word
         ]
         return accumulate(lengths, initial=len(split_units(before, spaced)))
 
@@ -295,23 +321,23 @@ class LineCutter:
 
     def _sentences(
         self, line: str, source: list[int], prefix: str, split: SplitSentences, languages: tuple[str, str]
-    ) -> list[tuple[list[int], str]]:
-        """The pieces of each sentence or group of sentences, with the white space before it in the line.
+    ) -> list[tuple[str, list[int], str]]:
+        """Each sentence or group of sentences, with its pieces and the white space before it in the line.
 
         If the prefix has several sentences, the same number of sentences at the beginning of the line stay together.
         """
         if split == "never":
-            return [(source, "")]
+            return [(line, source, "")]
         sentences = split_sentences(line, languages[0])
         if split == "auto":
             sentences = self._as_in_training(sentences, len(source) - 1)
         num_begun = len(split_sentences(prefix, languages[1])) if prefix else 1
         sentences = [_joined(sentences[:num_begun]), *sentences[num_begun:]]
         if len(sentences) == 1:
-            return [(source, "")]
-        ids = self.tokenizer.encode_source([text for text, _ in sentences])
-        spaces = ["", *(space for _, space in sentences[:-1])]
-        return [(pieces, space) for pieces, space in zip(ids, spaces, strict=True) if pieces != [EOS]]
+            return [(line, source, "")]
+        texts, spaces = zip(*sentences, strict=True)
+        found = zip(texts, self.tokenizer.encode_source(texts), ["", *spaces[:-1]], strict=True)
+        return [(text, pieces, space) for text, pieces, space in found if pieces != [EOS]]
 
     def _as_in_training(self, sentences: list[tuple[str, str]], num_pieces: int) -> list[tuple[str, str]]:
         """Group sentences, as many as were usual in training. Returns each group with the white space after it."""

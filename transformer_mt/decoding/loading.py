@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Self, assert_never
 from transformer_mt.base.errors import CheckpointError, TranslationError
 from transformer_mt.decoding.engine import Engine
 from transformer_mt.decoding.line_parts import NO_TAGS, Tags
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.marian import as_model_dir
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.section import Kernels
@@ -185,8 +185,8 @@ def _load_torch_engine(
 
 def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer, plain: bool) -> "Seq2Seq":
     """The model in one directory. Raises CheckpointError if it was trained with another tokenizer."""
-    from transformer_mt.inference.fast import build_model
-    from transformer_mt.storage.weights import copy_weights, read_metadata, read_weights
+    from transformer_mt.inference.fast import build_model, shapes
+    from transformer_mt.storage.weights import check_shapes, copy_weights, read_metadata, read_weights
 
     file = directory / "model.safetensors"
     weights, metadata = read_weights(file), read_metadata(file)
@@ -198,7 +198,9 @@ def _load_torch_model(directory: Path, config: Config, tokenizer: Tokenizer, pla
             "directory again"
         )
     kernels: Kernels = "plain" if plain else "fast"
-    model = build_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size, kernels)
+    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
+    check_shapes(weights, shapes(config.model, *sizes), file)  # first, because settings can name sizes of any memory
+    model = build_model(config.model, *sizes, kernels)
     copy_weights(weights, model, file)
     if warning := stale_warning(directory, metadata):
         _log.warning(warning)

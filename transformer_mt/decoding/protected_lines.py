@@ -26,9 +26,9 @@ def translate_protected(
 ) -> list[list[Translation]]:
     """Translate lines so that the translation of each has the line's protected texts, each exactly once.
 
-    The model copies pieces that stand for these texts. If it has no such pieces, or not enough, or if no translation
-    has them all, the texts between the protected ones are translated separately; if the line has a prefix, the line is
-    translated without protection instead.
+    The model copies pieces that stand for these texts. If it has no such pieces, or not enough, it translates the line
+    as it is. If no translation has them all, the texts between the protected ones are translated separately; if the
+    line has a prefix, the line is translated without protection instead.
     """
     cut = [_Line.of(*each, protection, cutter) for each in zip(lines, prefixes, strict=True)]
     whole = [each.hidden_line if each.is_protected else (each.line, each.prefix) for each in cut]
@@ -39,7 +39,7 @@ def translate_protected(
     fragments = [fragment for at in lost for fragment in cut[at].fragments]
     places = [numbers[at] for at in lost for _ in cut[at].fragments]
     again = [text for text, _ in fragments], [prefix for _, prefix in fragments]
-    apart = translate(*again, places, replace(wanted, progress=None))
+    apart = translate(*again, places, replace(wanted, progress=None)) if places else []
     best = iter([translation for translation, *_ in apart])
     for number in lost:
         found[number] = [cut[number].joined(best)]
@@ -61,11 +61,10 @@ class _Line:
     """Its tag as it stands there, with the white space around it."""
     parts: list[str]
     """Its text after the tag: those with odd numbers, from 0, are protected."""
-    targets: list[str]
-    """What its translation has in place of the protected parts, in their order."""
     hidden: Hidden | None
     spaced: tuple[bool, bool]
     """Whether the source and the target language have spaces between words."""
+    protection: Protection
 
     @classmethod
     def of(cls, line: str, prefix: str, protection: Protection, cutter: LineCutter) -> "_Line":
@@ -73,9 +72,8 @@ class _Line:
         parts = protection.cut(text)
         source, target = cutter.tags.languages.get(tag, cutter.languages)
         hidden = protection.hidden(parts) if any(map(_WORD.search, parts[::2])) else None
-        targets = list(map(protection.target, parts[1::2]))
         spaced = has_spaces(source), has_spaces(target)
-        return cls(line, prefix, line.removesuffix(text), parts, targets, hidden, spaced)
+        return cls(line, prefix, line.removesuffix(text), parts, hidden, spaced, protection)
 
     @property
     def is_protected(self) -> bool:
@@ -83,23 +81,25 @@ class _Line:
 
     @property
     def hidden_line(self) -> tuple[str, str]:
-        """The line and its prefix with pieces for the protected texts; empty if there are no such pieces."""
+        """The line and its prefix, with pieces for the protected texts if there are such pieces."""
         if self.hidden is None:
-            return "", ""
+            return self.line, self.prefix
         return self.tag + self.hidden.text, self.hidden.hide(self.prefix)
 
     def restored(self, found: Translation) -> Translation | None:
-        """Put the protected texts back into a translation; None if it lacks one of their pieces."""
+        """Put the protected texts back into a translation; None if it lacks one of them, or of their pieces."""
         if not self.is_protected:
             return replace(found, text=without_pieces(found.text))
-        if self.hidden is None or (text := self.hidden.restored(found.text)) is None:
+        if self.hidden is None:
+            return found if self.prefix.strip() or self.protection.keeps(self.parts, found.text) else None
+        if (text := self.hidden.restored(found.text)) is None:
             return None
         if found.alignment is None:
             return replace(found, text=text)
         source_spaced, target_spaced = self.spaced
         line = self.tag + self.hidden.text
         sources = numbers_after_filling(line, self.hidden.sources, spaced=source_spaced)
-        targets = numbers_after_filling(found.text, self.targets, spaced=target_spaced)
+        targets = numbers_after_filling(found.text, self.hidden.targets, spaced=target_spaced)
         return replace(found, text=text, alignment=[(sources[s], targets[t]) for s, t in found.alignment])
 
     @property
@@ -127,7 +127,7 @@ class _Line:
         source, text, used, pairs = "", "", list[Translation](), list[tuple[int, int]]()
         num_of_tag = len(split_units(self.tag, self.spaced[0]))
         for number, part in enumerate(self.parts):
-            before, core, after = ("", "", self.targets[number // 2]) if number % 2 else self._edges(number)
+            before, core, after = ("", "", self.protection.target(part)) if number % 2 else self._edges(number)
             places = _units_before(source + before, self.spaced[0]), _units_before(text + before, self.spaced[1])
             if core:
                 best = next(translations)

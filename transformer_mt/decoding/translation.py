@@ -17,7 +17,7 @@ class Translation:
     """The translations of a line are ranked by it: log_prob divided by the length penalty (DecodingConfig).
 
     With mbr_candidates, it is the expected utility in percent. The score of a line that was split is the sum of its
-    parts' scores or, with mbr_candidates, their mean, also in percent.
+    parts' scores or, with mbr_candidates, their mean, also in percent. What came back as it is has 0, or 100 percent.
     """
     log_prob: float
     """The sum of the log-probabilities of its pieces and of its end, in nats."""
@@ -29,7 +29,7 @@ class Translation:
     For a language without spaces, these are characters instead of words; spaces are not counted.
     """
     num_parts: int = 1
-    """The number of parts of the line that were translated separately."""
+    """The number of parts of the line that were translated separately; 0 if the line came back as it is."""
     is_short: bool = False
     """Whether it, or a part of it, is much shorter than training text for such a source: something may be missing."""
     at_limit: bool = False
@@ -42,9 +42,10 @@ BLANK = Translation("", score=0.0, log_prob=0.0, alignment=[])
 def doubtful(source: str, translation: Translation) -> tuple[list[str], dict[str, list[str]] | None]:
     """The kinds of DOUBTS about a translation, and with `numbers` among them those that are missing and invented.
 
-    `source` is the text of the line, without a tag. A blank line has a translation without doubts.
+    `source` is the text of the line, without a tag. There are no doubts about a blank line, and about one that came
+    back as it is.
     """
-    kinds = [] if translation == BLANK else doubts(source, translation.text)
+    kinds = [] if translation == BLANK or not translation.num_parts else doubts(source, translation.text)
     if "numbers" not in kinds:
         return kinds, None
     before, after = numbers(source), numbers(translation.text)

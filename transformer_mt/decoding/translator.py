@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence, Sized
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, groupby
+from itertools import count, groupby, islice
 from typing import TYPE_CHECKING, Self
 
 from transformer_mt.base.errors import NotFiniteError, TranslationError
@@ -179,12 +179,16 @@ class Translator(ModelOfText):
                 "the engine torch finds translations with terms by beam search only: set beam_size=2 or more and "
                 "sampling=false, or translate an export with the engine ctranslate2"
             )
-        translate = partial(self._translated, decoding=decoding, terms=searched)
+        protection = replace(
+            self._protection, pattern=decoding.protect_pattern, terms=terms, only_terms=decoding.protect == "never"
+        )
+        is_wordless = protection.is_wordless if decoding.keep_wordless else lambda _: False
+        translate = partial(self._translated, decoding=decoding, terms=searched, is_wordless=is_wordless)
         is_expected = self._protection.has_pieces or decoding.protect_pattern is not None
         protects = decoding.protect == "always" or (decoding.protect == "auto" and is_expected)
         if not protects and not hidden:
             return translate(lines, prefixes or [], numbers, wanted)
-        protection = replace(self._protection, pattern=decoding.protect_pattern, terms=hidden, only_terms=not protects)
+        protection = replace(protection, terms=hidden, only_terms=not protects)
         return translate_protected(
             lines, prefixes or [""] * len(lines), numbers, wanted, protection, self.cutter, translate
         )
@@ -204,19 +208,20 @@ class Translator(ModelOfText):
 
         `tag` is put before each text that the model reads. `progress` counts texts. `at_once` is the most texts that
         are translated together; fewer let other threads have their turn between them. `done` gets all texts with their
-        translations. Raises TranslationError as `translate_document` in documents/ does, and the errors of
-        `translations`.
+        translations. Here protect=auto means always, because programs may read the document. Raises TranslationError as
+        `translate_document` in documents/ does, and the errors of `translations`.
         """
         from transformer_mt.documents.document import translate_document  # here, because most calls translate lines
 
+        decoding = decoding or self.decoding
+        if decoding.protect == "auto":
+            decoding = decoding.model_copy(update={"protect": "always"})
+
         def translate(texts: list[str]) -> list[tuple[str, list[tuple[int, int]]]]:
             lines, step = [tagged(tag, text) for text in texts], at_once or max(1, len(texts))
+            find = partial(self.translations, alignment=True, scores=False, progress=progress)
             slices = [lines[start : start + step] for start in range(0, len(lines), step)]
-            found = [
-                best
-                for each in slices
-                for best, *_ in self.translations(each, decoding, alignment=True, scores=False, progress=progress)
-            ]
+            found = [best for each in slices for best, *_ in find(each, decoding)]
             if done is not None:
                 done(list(zip(texts, found, strict=True)))
             return [(best.text, self.without_tag(best.alignment or [], tag)) for best in found]
@@ -284,12 +289,18 @@ class Translator(ModelOfText):
         wanted: Wanted,
         decoding: DecodingConfig,
         terms: Terms | None,
+        is_wordless: Callable[[str], bool],
     ) -> list[list[Translation]]:
         """`translations` of lines with these numbers, in which nothing is protected."""
         is_recased = decoding.recase and not any(prefixes)
-        usual = [self._casing.usual(line) if is_recased else (line, None) for line in lines]
+        usual = [
+            self._casing.usual(line) if is_recased and not is_wordless(self.tags.parted(line)[1]) else (line, None)
+            for line in lines
+        ]
         lines = [line for line, _ in usual]
-        parts = self.cutter.parts(lines, prefixes if any(prefixes) else None, decoding.split_sentences, numbers, terms)
+        parts = self.cutter.parts(
+            lines, prefixes if any(prefixes) else None, decoding.split_sentences, numbers, terms, is_wordless
+        )
         if parts:
             self._check(decoding)
         share, progress = len({part.line for part in parts}) / max(1, len(parts)), wanted.progress  # lines per part
@@ -305,17 +316,21 @@ class Translator(ModelOfText):
 
     def _search(self, parts: Sequence[Part], decoding: DecodingConfig, wanted: Wanted) -> list[list[Translation]]:
         """The translations of each part; none if the model computed numbers that are not finite."""
-        found: list[list[Translation]] = [[] for _ in parts]
-        sentences = [part.sentence for part in parts]
+        found = [self.cutter.as_it_is(part, decoding, wanted) if part.kept else [] for part in parts]
+        asked = [number for number, part in enumerate(parts) if part.is_asked]
+        sentences = [parts[number].sentence for number in asked]
         search = decoding.of_candidates
         if decoding.mbr_candidates:
             from transformer_mt.decoding.mbr import least_risk  # here, because it imports NumPy
         with closing(self._together.translate(sentences, search, wanted)) as batches:
             # This makes the text of some translations while the engine still searches for others.
             for numbers, hypotheses_of in batches:
-                for number, hypotheses in zip(numbers, hypotheses_of, strict=True):
+                for number, hypotheses in zip((asked[n] for n in numbers), hypotheses_of, strict=True):
                     translations = [self._translation(h, parts[number], decoding) for h in hypotheses]
-                    found[number] = least_risk(translations, decoding) if decoding.mbr_candidates else translations
+                    best = least_risk(translations, decoding) if decoding.mbr_candidates else translations
+                    # What is only punctuation gets no words.
+                    right = [each for each in best if not (parts[number].kept and any(map(str.isalnum, each.text)))]
+                    found[number] = right or found[number]
         return found
 
     def _by_line(
@@ -326,7 +341,8 @@ class Translator(ModelOfText):
         for line, pairs in groupby(zip(parts, found, strict=True), key=lambda pair: pair[0].line):
             own, translations = zip(*pairs, strict=True)
             spaces, is_spaced = [part.space for part in own], has_spaces(own[0].languages[1])
-            ranks = zip(*translations, strict=False)
+            num_ranks = None if any(first.num_parts for first, *_ in translations) else 1
+            ranks = islice(zip(*translations, strict=False), num_ranks)
             in_text = [joined(rank, spaces, is_spaced, mean_score=mean_score) for rank in ranks]
             of_line[line] = [self._framed(translation, own[0]) for translation in in_text]
         return of_line

@@ -1,1 +1,1 @@
-"""Documents, whose text is translated while all else in them stays: HTML, XML, Markdown, subtitles, gettext."""
+"""Documents, whose text is translated while all else stays: HTML, XML, Markdown, plain text, subtitles, gettext."""

@@ -1,27 +1,71 @@
 """Translates a document of any form that the program knows."""
 
-from typing import Literal
+import codecs
+import re
+from typing import TYPE_CHECKING, Literal, get_args
 
-from transformer_mt.documents.markup import Translate, translate_markup
-from transformer_mt.documents.subtitles import translate_srt
+from transformer_mt.base.errors import TranslationError
 
-DocumentForm = Literal["html", "xml", "markdown", "srt", "po"]
+if TYPE_CHECKING:
+    from transformer_mt.documents.markup import Translate
+
+DocumentForm = Literal["html", "xml", "markdown", "paragraphs", "srt", "vtt", "po"]
+ENDINGS: dict[str, DocumentForm] = {f".{form}": form for form in get_args(DocumentForm) if form != "paragraphs"}
+ENDINGS |= {".htm": "html", ".xhtml": "html", ".md": "markdown", ".pot": "po"}
+"""The forms by the endings of names of files, in small letters."""
+
+# Where the header of a catalogue and the declaration of XML name the encoding.
+_NAMED = {
+    "po": re.compile(rb'(Content-Type:[^"\n]*?charset=)([\w.:-]+)', re.IGNORECASE),
+    "xml": re.compile(rb"""\A(\s*<\?xml[^>]*?\sencoding\s*=\s*["'])([\w.:-]+)"""),
+}
+# Those that are read, as ISO-8859-15 and KOI8-R; CHARSET stands in templates. Python has others that are no text.
+_KNOWN = re.compile("UTF-16|CHARSET|US-ASCII|(?:ISO-8859|KOI8|LATIN|CP|WINDOWS|GB|EUC|BIG5|SHIFT_JIS|JOHAB|TIS)[\\w-]*")
 
 
-def translate_document(text: str, form: DocumentForm, translate: Translate, languages: tuple[str, str]) -> str:
+def in_utf8(content: bytes, form: str, errors: str = "strict") -> bytes:
+    """Return a document in UTF-8, which was in UTF-16 with a byte order mark, or in the encoding that it names itself.
+
+    It then names UTF-8. Any other content is returned as it is. Raises TranslationError.
+    """
+    naming = _NAMED.get(form)
+    named = naming.search(content) if naming else None
+    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    encoding = "UTF-16" if is_utf16 else named[2].decode().upper() if named else ""
+    if not _KNOWN.fullmatch(encoding):
+        return content
+    try:
+        text = content.decode("UTF-8" if encoding in ("CHARSET", "US-ASCII") else encoding, errors)
+    except (LookupError, UnicodeDecodeError) as error:
+        raise TranslationError(
+            f"the document names the encoding {encoding}, but has another ({error}); correct it"
+        ) from None
+    return naming.sub(rb"\1UTF-8", text.encode(), count=1) if naming else text.encode()
+
+
+def translate_document(text: str, form: DocumentForm, translate: "Translate", languages: tuple[str, str]) -> str:
     """Translate the text of a document, and keep all else in it.
 
     `translate` is called once, with all texts. Raises TranslationError if a document is not of this form, which HTML,
     Markdown and subtitles always are, or if the package polib is missing for po, or markdown-it-py for Markdown.
     """
-    if form == "srt":
-        return translate_srt(text, translate, languages)
+    # Each form is imported here, so that a command that translates lines loads no parser, and polib need not be there.
+    if form == "paragraphs":
+        from transformer_mt.documents.paragraphs import translate_paragraphs
+
+        return translate_paragraphs(text, translate, languages)
+    if form in ("srt", "vtt"):
+        from transformer_mt.documents.subtitles import translate_subtitles
+
+        return translate_subtitles(text, translate, languages)
     if form == "po":
-        from transformer_mt.documents.gettext import translate_po  # here, because polib need not be installed
+        from transformer_mt.documents.gettext import translate_po
 
         return translate_po(text, translate)
     if form == "markdown":
-        from transformer_mt.documents.markdown import translate_markdown  # here, because its parser need not be, either
+        from transformer_mt.documents.markdown import translate_markdown
 
         return translate_markdown(text, translate, languages)
-    return translate_markup(text, form, translate, languages)
+    from transformer_mt.documents.markup import translate_markup
+
+    return translate_markup(text, "html" if form == "html" else "xml", translate, languages)

@@ -15,6 +15,7 @@ from typing import Any
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.languages import has_spaces
+from transformer_mt.base.wording import counted
 from transformer_mt.documents.markup import Translate
 from transformer_mt.documents.markup_tokens import Token, html_tokens, with_untouched
 from transformer_mt.documents.projection import projected
@@ -46,7 +47,7 @@ _BEGINNING = re.compile(
     r"^(\s*(?:\d{1,9}(?=[.)](?:\s|$))|(?=[-+](?:\s|$)|-[-\s]*$|=+\s*$|#{1,6}(?:\s|$)|>)))", re.MULTILINE
 )
 # Documents with one text, in which a translation is tried out. _ROW: the first cell of a row that begins without |.
-_PLAIN, _ATX, _CELL, _ROW = "{}", "# {}", "|{}|\n|-|", "a|b\n-|-\n{}|b"
+_PLAIN, _ATX, _SETEXT, _CELL, _ROW = "{}", "# {}", "{}\n-", "|{}|\n|-|", "a|b\n-|-\n{}|b"
 _EMPHASIS = ("em", "strong", "s")
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]:")
 
@@ -123,6 +124,12 @@ def translate_markdown(text: str, translate: Translate, languages: tuple[str, st
             "1 text stays" if len(document.left) == 1 else f"{len(document.left)} texts stay",
             ", ".join(map(str, lines[:20])) + ", …" * (len(lines) > 20),
         )
+    if document.num_indented:
+        _log.warning(
+            "warning: %s, indented by four spaces, stay as they are, because Markdown takes them for code; if they are "
+            "text, remove the indentation, or use --format paragraphs",
+            counted(document.num_indented, "line"),
+        )
     return text[:begin] + translated
 
 
@@ -132,9 +139,11 @@ class _Document:
         self.starts = [0, *(end.end() for end in re.finditer(r"\r\n?|\n", text)), len(text)]
         self.cell_ends = dict[int, int]()  # in each line, where the last cell that was found ends
         self.left = list[_Text]()  # those that stay in the source language
-        for opening, token in pairwise(_PARSER.parse(text, self.env)):
+        parsed = _PARSER.parse(text, self.env)
+        self.num_indented = sum(token.content.count("\n") for token in parsed if token.type == "code_block")
+        for opening, token in pairwise(parsed):
             if token.type == "inline" and token.content:
-                frame = _CELL if opening.tag in ("th", "td") else _ATX if opening.markup.startswith("#") else _PLAIN
+                frame = {"t": _CELL, "#": _ATX, "-": _SETEXT}.get((opening.markup or opening.tag)[:1], _PLAIN)
                 if lines := self._lines(token, frame):
                     if frame == _CELL and "|" not in self.text[self.starts[(token.map or [0])[0]] : lines[0][0]]:
                         frame = _ROW
@@ -203,7 +212,7 @@ class _Document:
         for token, label in text.links:
             token.raw = _with_label(token.raw, label)
         for space in ("",) if spaced[1] else ("", " "):
-            written = _put_together(text.tokens, found, spaced, space)
+            written = _put_together(text, found, spaced, space)
             if text.frame == _ATX:
                 written = re.sub(r"(?<!\S)(?=#+$)", r"\\", written)
             else:
@@ -225,9 +234,10 @@ class _Document:
 
 
 def _put_together(
-    tokens: Sequence[Token], found: list[tuple[str, list[tuple[int, int]]]], spaced: tuple[bool, bool], space: str
+    text: _Text, found: list[tuple[str, list[tuple[int, int]]]], spaced: tuple[bool, bool], space: str
 ) -> str:
     """Put markup into translations; in a language without spaces, emphasis has `space` around it."""
+    tokens = text.tokens
     if not spaced[1]:  # an emphasis stands directly beside letters, where _ would not be one
         tokens = [
             replace(token, raw=f"{space * (token.kind == 'open')}{raw}{space * (token.kind == 'close')}")
@@ -239,13 +249,15 @@ def _put_together(
     for part in segments_of(tokens, "html"):
         if isinstance(part, Segment):
             translation, pairs = next(left)
-            part = projected(part, " ".join(translation.splitlines()), pairs, spaced, _escaped)
+            escape = partial(_escaped, frame=text.frame)
+            part = projected(part, " ".join(translation.splitlines()), pairs, spaced, escape)
         written += part
     return written.strip()
 
 
-def _escaped(text: str) -> str:
-    return _SIGNS.sub(lambda sign: sign[0] if sign[1] else f"\\{sign[0]}", text)
+def _escaped(text: str, frame: str) -> str:
+    text = _SIGNS.sub(lambda sign: sign[0] if sign[1] else f"\\{sign[0]}", text)
+    return text.replace("|", "&#124;") if frame == _SETEXT else text  # above dashes, even \| would begin a table
 
 
 def _in_frame(text: str, frame: str) -> str:

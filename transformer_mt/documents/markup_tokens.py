@@ -133,15 +133,29 @@ class _HtmlReader(HTMLParser):
     handle_pi = unknown_decl = handle_comment
 
 
+_COMMENT = re.compile(r"</>|<!---?>|<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?\]\]>", re.DOTALL)
+
+
+def _plain_comment(found: re.Match[str]) -> str:
+    """Write as a plain comment, as long as before, what the versions of the parser read in different ways.
+
+    </> means nothing, and the parser would skip it; <!--> and <!---> are complete; CDATA may stand in SVG and MathML.
+    """
+    raw = found[0]
+    if raw in ("</>", "<!-->", "<!--->"):
+        return f"<!{'x' * (len(raw) - 3)}>"
+    return f"<!--{re.sub('[->]', 'x', raw[4:-3])}-->" if raw.startswith("<![") else raw
+
+
 def html_tokens(text: str) -> list[Token]:
     """Cut HTML into tokens, the first and the last without text, and match no tags."""
     # Cut off an unfinished comment or tag, because older versions of the parser take very long to find its end.
-    comment = text.find("<!--", text.rfind("-->") + 1)
-    end = len(text) if comment < 0 else comment
-    tag = re.compile("<[a-zA-Z/!?]").search(text, text.rfind(">", 0, end) + 1, end)
+    plain = _COMMENT.sub(_plain_comment, text)
+    comment = plain.find("<!--", plain.rfind("-->") + 1)
+    end = len(plain) if comment < 0 else comment
+    tag = re.compile("<[a-zA-Z/!?]").search(plain, plain.rfind(">", 0, end) + 1, end)
     end = tag.start() if tag else end
-    # </> means nothing, and the parser would skip it: here it counts as an empty comment, which is as long.
-    found = [*_HtmlReader(text[:end].replace("</>", "<!>")).found, (end, Token("point"))]
+    found = [*_HtmlReader(plain[:end]).found, (end, Token("point"))]
     return _with_raw(found, len(text), lambda begin, end: text[begin:end])
 
 

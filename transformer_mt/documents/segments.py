@@ -7,10 +7,10 @@ from itertools import accumulate
 
 from transformer_mt.documents.markup_tokens import Form, Token
 
-# Elements that stand in sentences of HTML. The tags of all others end a segment.
+# Elements that stand in sentences of HTML, and of WebVTT (c, lang, v). The tags of all others end a segment.
 _INLINE = frozenset(
-    "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd label mark math q ruby s samp small "
-    "span strike strong sub sup time tt u var wbr".split()
+    "a abbr acronym b bdi bdo big br c cite code data del dfn em font i img ins kbd label lang mark math q ruby s samp "
+    "small span strike strong sub sup time tt u v var wbr".split()
 )
 _DEEPEST = 30  # inline elements in each other; more are not the work of an author
 _BLANKS = re.compile("[ \t\r\n\f]+")

@@ -10,7 +10,7 @@ from transformer_mt.base.wording import counted
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation.metrics import check_aligned
 from transformer_mt.evaluation.scores_json import AlsoInTraining
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.marian import as_model_dir
 from transformer_mt.preparing.prepared import VALIDATION_TEXT, check_data, data_digests, files_of, read_prepared
 from transformer_mt.text.tokenizer import Tokenizer
 
@@ -46,8 +46,8 @@ def chosen_test_sets(names: Sequence[str], test: str | None) -> list[str]:
     """Return the names of all test sets, or only `test`. Raises EvaluationError if there is no such test set."""
     if not names:
         raise EvaluationError(
-            "the configuration has no test set in corpus.test: give data_dir=DIRECTORY, where `prepare` has written "
-            "test sets, or --hypothesis and --reference"
+            "the configuration has no test set: name one in corpus.test, run `prepare` with another data_dir, and give "
+            "data_dir=DIRECTORY here; or score files with --hypothesis and --reference"
         )
     if test is None:
         return [*names]

@@ -9,10 +9,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
-from sacrebleu.significance import PairedTest, Result
+from sacrebleu.significance import _bootstrap_resample, estimate_ci
 
 from transformer_mt.base.errors import EvaluationError
 from transformer_mt.base.languages import short_code
@@ -69,16 +71,28 @@ def score_corpus(
     check_words([hypotheses, *references], names)
     scores = {}
     for metric in (ALL_METRICS[name](target_language) for name in metrics):
-        result = metric.corpus_score(hypotheses, references)
-        signature, interval = metric.get_signature(), None
-        if confidence:  # by a paired test with a single system
-            systems = [("hypothesis", hypotheses)]
-            signatures, results = PairedTest(systems, {"metric": metric}, references, "bs", _RESAMPLES)()
-            [resampled] = results[result.name]
-            assert isinstance(resampled, Result) and resampled.ci is not None
-            signature, interval = signatures[result.name], float(resampled.ci)
-        scores[result.name] = MetricScore(float(result.score), str(signature), interval)
+        if confidence:
+            name, signature, samples_R = resampled(metric, hypotheses, references)
+            scores[name] = MetricScore(float(samples_R[0]), signature, float(estimate_ci(samples_R[1:])[1]))
+        else:
+            result = metric.corpus_score(hypotheses, references)
+            scores[result.name] = MetricScore(float(result.score), str(metric.get_signature()))
     return scores
+
+
+def resampled(
+    metric: SacreMetric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> tuple[str, str, NDArray[np.float64]]:
+    """Return the name of the metric, its signature, and scores: of the text, then of 1,000 bootstrap samples of it.
+
+    sacreBLEU draws the samples, and draws the same lines of each text, as its paired test (Koehn 2004) does.
+    """
+    statistics = metric._extract_corpus_statistics(hypotheses, references)
+    result, signature = metric._aggregate_and_compute(statistics), metric.get_signature()
+    seed, samples = _bootstrap_resample(statistics, metric, _RESAMPLES)
+    signature.update("seed", seed)
+    signature.update("bs", _RESAMPLES)
+    return result.name, str(signature), np.array([each.score for each in (result, *samples)])
 
 
 def corpus_score(

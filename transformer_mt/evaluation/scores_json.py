@@ -1,7 +1,6 @@
 """Scores lines of text, prints the scores, and writes and reads scores.json."""
 
 import hashlib
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from transformer_mt.base.errors import EvaluationError
 from transformer_mt.base.remote import Place
-from transformer_mt.base.wording import counted, cut
+from transformer_mt.base.wording import counted, cut, warn
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation.analysis import Analysis, analyse, text_of_analysis
 from transformer_mt.evaluation.metrics import (
@@ -213,8 +212,7 @@ def score_lines(
         scores["COMET"] = details.comet.score(sources, hypotheses, references[0])
     warnings = [tokenised_warning(name, lines) for name, lines in zip(names, [hypotheses, *references], strict=True)]
     warnings += case_warning(names, hypotheses, references[0]), language_warning(names[1], references[0], language)
-    for warning in filter(None, warnings):
-        print(f"warning: {warning}", file=sys.stderr)
+    warn(*warnings)
     result = {
         "num_lines": len(hypotheses),
         "scores": scores,

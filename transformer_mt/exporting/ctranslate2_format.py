@@ -6,14 +6,13 @@ D model width  V vocabulary  T positions
 import json
 import zipfile
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
 from ctranslate2.specs.common_spec import Activation, LayerNormSpec, LinearSpec
 from ctranslate2.specs.transformer_spec import FeedForwardSpec, TransformerSpec
 
-from transformer_mt.base.language_names import NAMES
-from transformer_mt.base.languages import BOS, EOS, UNK, short_code
+from transformer_mt.base.languages import BOS, EOS, NAMES, UNK, short_code
 from transformer_mt.decoding.ctranslate2_engine import search_options
 from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, Trained
 from transformer_mt.models.attention_weights import index_of
@@ -28,6 +27,8 @@ from transformer_mt.version import __version__
 
 ARGOS_ENDING = ".argosmodel"
 _ARGOS_VERSION = "1.9.0"  # the oldest version that reads this form
+# With swiglu, ffn_glu adds the product with the linear map.
+_ACTIVATIONS = {"relu": Activation.RELU, "gelu": Activation.GELU} | dict.fromkeys(("swish", "swiglu"), Activation.SWISH)
 _MODEL_FILES = ("config.json", "model.bin", "shared_vocabulary.json")
 
 
@@ -75,20 +76,11 @@ def _options(config: Config) -> dict[str, Any]:
 
 
 def _empty_spec(model: TransformerConfig, decoding: DecodingConfig) -> TransformerSpec:
-    match model.activation:
-        case "relu":
-            activation = Activation.RELU
-        case "gelu":
-            activation = Activation.GELU
-        case "swish" | "swiglu":
-            activation = Activation.SWISH  # silu; ffn_glu adds the product with the linear map
-        case _:
-            assert_never(model.activation)
     return TransformerSpec.from_config(
         (model.encoder_layers, model.decoder_layers),
         model.num_heads,
         pre_norm=model.norm == "pre",
-        activation=activation,
+        activation=_ACTIVATIONS[model.activation],
         ffn_glu=model.activation == "swiglu",
         alignment_layer=index_of("cross", decoding.alignment_layer, model.decoder_layers),
         alignment_heads=model.num_heads,  # the mean over all heads

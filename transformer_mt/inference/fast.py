@@ -199,10 +199,15 @@ def build_model(
     config: ModelConfig, source_vocab_size: int, target_vocab_size: int, kernels: Kernels = "fast"
 ) -> Seq2Seq:
     """A model with random weights; `plain` runs the code in models/ itself. Raises ConfigError if it is too large."""
-    with ShapesOnly():
-        check_memory(_plain_model(config, source_vocab_size, target_vocab_size))
+    check_memory(shapes(config, source_vocab_size, target_vocab_size))
     model = _plain_model(config, source_vocab_size, target_vocab_size)
     return fast(model) if kernels == "fast" else model
+
+
+def shapes(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Seq2Seq:
+    """The plain model, without memory for its weights."""
+    with ShapesOnly():
+        return _plain_model(config, source_vocab_size, target_vocab_size)
 
 
 class ShapesOnly(TorchFunctionMode):
@@ -214,6 +219,8 @@ class ShapesOnly(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         if getattr(func, "__module__", None) == nn.init.__name__:
             return args[0] if args else kwargs["tensor"]
+        if func is torch.arange:  # sinusoidal positions, which are no weights, are left out
+            return func(0, **(kwargs or {}))
         on_meta = {"device": "meta"} if func is torch.empty else {}
         return func(*args, **(kwargs or {}) | on_meta)
 

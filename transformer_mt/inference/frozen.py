@@ -15,7 +15,7 @@ In folded memories, X is layers times heads, and F is heads times source positio
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -102,15 +102,10 @@ class FrozenState(DecoderState):
             x_LBHYZ: Tensor = x_LXYZ.unflatten(1, (len(self.past_B1WN), -1))  # type: ignore[no-untyped-call]
             return x_LBHYZ.index_select(1, sentences).flatten(1, 2)
 
-        return replace(
-            self,
-            keys_LXKN=kept(self.keys_LXKN),
-            values_LXNK=kept(self.values_LXNK),
-            past_B1WN=self.past_B1WN.index_select(0, sentences),
-            memory_keys_LXKM=kept(self.memory_keys_LXKM),
-            memory_values_LXMK=kept(self.memory_values_LXMK),
-            memory_bias_B11M=self.memory_bias_B11M.index_select(0, sentences),
-        )
+        by_head = "keys_LXKN", "values_LXNK", "memory_keys_LXKM", "memory_values_LXMK"
+        found: dict[str, Any] = {name: kept(getattr(self, name)) for name in by_head}
+        found |= {name: getattr(self, name).index_select(0, sentences) for name in ("past_B1WN", "memory_bias_B11M")}
+        return replace(self, **found)
 
     def with_slots(self) -> "FrozenState":
         """The state with slots for one more position; each hypothesis sees its own new slot."""

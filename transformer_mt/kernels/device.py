@@ -58,6 +58,24 @@ def choose_device(name: str, precision: str, num_threads: int = 0) -> Device:
     The CPU changes settings of the whole process (`set_up_cpu`). A GPU becomes this thread's current
     one, on which Triton's kernels run, and turns cuDNN's attention off for the whole process.
     """
+    device = usable_device(name)
+    if precision == "auto":
+        precision = _fastest_precision(device)
+    if device.type == "cuda":
+        # cuDNN makes a plan for each new shape of attention, but padded batches have hundreds of shapes.
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+        torch.cuda.set_device(device)
+        hardware = torch.cuda.get_device_name(device)
+    else:
+        set_up_cpu(num_threads)
+        hardware = f"CPU, {counted(torch.get_num_threads(), 'thread')}"
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    return Device(device, dtype, f"{hardware}, {precision}")
+
+
+def usable_device(name: str) -> torch.device:
+    """The device with that name, as in `choose_device`. Raises ConfigError if PyTorch cannot use it."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -74,19 +92,7 @@ def choose_device(name: str, precision: str, num_threads: int = 0) -> Device:
                 f"for {', '.join(torch.cuda.get_arch_list())}. Install a PyTorch that is built for it, or choose cpu"
             ) from None
         raise ConfigError(f"device {name} cannot be used ({reason}); choose auto, cpu, cuda or cuda:N") from None
-    if precision == "auto":
-        precision = _fastest_precision(device)
-    if device.type == "cuda":
-        # cuDNN makes a plan for each new shape of attention, but padded batches have hundreds of shapes.
-        torch.backends.cuda.enable_cudnn_sdp(False)
-        device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
-        torch.cuda.set_device(device)
-        hardware = torch.cuda.get_device_name(device)
-    else:
-        set_up_cpu(num_threads)
-        hardware = f"CPU, {counted(torch.get_num_threads(), 'thread')}"
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
-    return Device(device, dtype, f"{hardware}, {precision}")
+    return device
 
 
 def why_gpu_unused() -> str:

@@ -120,7 +120,10 @@ def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Ten
             return _flash_attention(query_NHK, key_MHK, value_MHK, segments)
         from transformer_mt.kernels.short_attention import short_attention
 
-        return short_attention(query_NHK, key_MHK, value_MHK, segments)
+        offsets = segments.query_offsets, segments.key_offsets
+        sizes = segments.max_queries, segments.max_keys, segments.causal, segments.window
+        mixed_NHK: Tensor = short_attention(query_NHK, key_MHK, value_MHK, *offsets, *sizes)[0]
+        return mixed_NHK
     mask_NM = segments_mask(segments, len(query_NHK), len(key_MHK))
     scores_HNM = query_NHK.transpose(0, 1) / math.sqrt(query_NHK.shape[-1]) @ key_MHK.permute(1, 2, 0)
     weights_HNM = scores_HNM.masked_fill(~mask_NM, -math.inf).softmax(dim=-1)
@@ -132,7 +135,9 @@ def packed_self_attention(rows_N3HK: Tensor, segments: Segments) -> Tensor:
     if rows_N3HK.is_cuda and are_short(segments, rows_N3HK[:, 0]):
         from transformer_mt.kernels.short_attention import short_self_attention
 
-        return short_self_attention(rows_N3HK, segments)
+        sizes = segments.max_queries, segments.causal, segments.window
+        mixed_NHK: Tensor = short_self_attention(rows_N3HK, segments.query_offsets, *sizes)[0]
+        return mixed_NHK
     query_NHK, key_NHK, value_NHK = rows_N3HK.unbind(1)
     return variable_length_attention(query_NHK, key_NHK, value_NHK, segments)
 

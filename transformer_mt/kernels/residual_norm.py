@@ -33,6 +33,15 @@ def _kept(seed, row_R, DROPOUT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.cons
 
 
 @triton.jit
+def _normed(sum_RD, is_column, width, EPS: tl.constexpr):
+    """(sum - mean) / deviation, RD, and 1 / deviation, R."""
+    mean_R = tl.sum(sum_RD, 1) / width
+    centred_RD = tl.where(is_column, sum_RD - mean_R[:, None], 0.0)
+    scale_R = tl.rsqrt(tl.sum(centred_RD * centred_RD, 1) / width + EPS)
+    return centred_RD * scale_R[:, None], scale_R
+
+
+@triton.jit
 def forward_kernel(
     x,
     sublayer,
@@ -52,7 +61,7 @@ def forward_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A tile of rows: the output, and for the gradient (sum - mean) / deviation and 1 / deviation."""
+    """A tile of rows: the output, and for the gradient the results of `_normed`."""
     row_R = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)[None, :]
     place = row_R[:, None].to(tl.int64) * width + column
@@ -63,11 +72,7 @@ def forward_kernel(
     sum_RD = tl.load(x + place, mask=inside, other=0.0)
     if DROPOUT > 0:
         added = tl.where(_kept(tl.load(seed) + number, row_R, DROPOUT, ROWS, BLOCK), added * (1 / (1 - DROPOUT)), 0.0)
-    sum_RD += added
-    mean_R = tl.sum(sum_RD, 1) / width
-    centred_RD = tl.where(is_column, sum_RD - mean_R[:, None], 0.0)
-    scale_R = tl.rsqrt(tl.sum(centred_RD * centred_RD, 1) / width + EPS)
-    normed_RD = centred_RD * scale_R[:, None]
+    normed_RD, scale_R = _normed(sum_RD + added, is_column, width, EPS)
     weight_D = tl.load(weight + column, mask=is_column, other=0.0)
     bias_D = tl.load(bias + column, mask=is_column, other=0.0)
     output_RD = normed_RD * weight_D + bias_D
@@ -151,26 +156,13 @@ def residual_norm(
     """
     x_ND, sublayer_ND = x_ND.contiguous(), sublayer_ND.contiguous()
     num_rows, width = x_ND.shape
+    read = x_ND, sublayer_ND, sublayer_bias_D, weight_D, bias_D, seed_1
     output_ND, rounded_ND, normed_ND = (torch.empty_like(like_ND) for like_ND in (x_ND, sublayer_ND, sublayer_ND))
-    scale_N = weight_D.new_empty(num_rows)
+    written = output_ND, rounded_ND, normed_ND, weight_D.new_empty(num_rows)
     wrap_triton(forward_kernel)[(triton.cdiv(num_rows, ROWS),)](
-        x_ND,
-        sublayer_ND,
-        sublayer_bias_D,
-        weight_D,
-        bias_D,
-        seed_1,
-        output_ND,
-        rounded_ND,
-        normed_ND,
-        scale_N,
-        number,
-        num_rows,
-        width,
-        EPS=eps,
-        **_constants(width, dropout),
+        *read, *written, number, num_rows, width, EPS=eps, **_constants(width, dropout)
     )
-    return output_ND, rounded_ND, normed_ND, scale_N
+    return written
 
 
 @triton_op("transformer_mt::residual_norm_backward", mutates_args=())
@@ -188,24 +180,10 @@ def _backward(
     num_rows, width = normed_ND.shape
     programs = min(PROGRAMS, triton.cdiv(num_rows, ROWS))
     gradient_ND, rounded_gradient_ND = gradient_ND.contiguous(), rounded_gradient_ND.contiguous()
-    x_gradient_ND, sublayer_gradient_ND = torch.empty_like(gradient_ND), torch.empty_like(normed_ND)
-    sums = weight_D.new_empty(programs, 3, width)
-    wrap_triton(backward_kernel)[(programs,)](
-        gradient_ND,
-        rounded_gradient_ND,
-        normed_ND,
-        scale_N,
-        weight_D,
-        seed_1,
-        x_gradient_ND,
-        sublayer_gradient_ND,
-        sums,
-        number,
-        num_rows,
-        width,
-        **_constants(width, dropout),
-    )
-    return x_gradient_ND, sublayer_gradient_ND, sums
+    read = gradient_ND, rounded_gradient_ND, normed_ND, scale_N, weight_D, seed_1
+    written = torch.empty_like(gradient_ND), torch.empty_like(normed_ND), weight_D.new_empty(programs, 3, width)
+    wrap_triton(backward_kernel)[(programs,)](*read, *written, number, num_rows, width, **_constants(width, dropout))
+    return written
 
 
 def _constants(width: int, dropout: float) -> dict[str, Any]:

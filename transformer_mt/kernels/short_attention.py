@@ -19,7 +19,6 @@ import triton
 from torch import Tensor, float32
 from torch.library import triton_op, wrap_triton
 
-from transformer_mt.kernels.packed_attention import Segments
 from transformer_mt.kernels.short_attention_kernels import backward_kernel, forward_kernel, self_backward_kernel
 
 # A side of a tile, if a batch has room for more than one sentence for each USUAL words, and else. Self-attention of
@@ -30,26 +29,8 @@ SMALL_TILE, TILE, USUAL = 32, 64, 16
 PART = 128
 
 
-def short_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, eq. 1) of each segment separately; NHK. Sums are in fp32."""
-    offsets = segments.query_offsets, segments.key_offsets
-    sizes = segments.max_queries, segments.max_keys, segments.causal, segments.window
-    mixed_NHK: Tensor = _forward(query_NHK, key_MHK, value_MHK, *offsets, *sizes)[0]
-    return mixed_NHK
-
-
-def short_self_attention(rows_N3HK: Tensor, segments: Segments) -> Tensor:
-    """The same for queries, keys and values that are side by side in one tensor, the output of one product; NHK.
-
-    Their gradients are also in one tensor, so the backward pass of that product need not copy three tensors into one.
-    """
-    sizes = segments.max_queries, segments.causal, segments.window
-    mixed_NHK: Tensor = _self_forward(rows_N3HK, segments.query_offsets, *sizes)[0]
-    return mixed_NHK
-
-
 @triton_op("transformer_mt::short_attention", mutates_args=())
-def _forward(
+def short_attention(
     query_NHK: Tensor,
     key_MHK: Tensor,
     value_MHK: Tensor,
@@ -60,41 +41,38 @@ def _forward(
     causal: bool,
     window: int,
 ) -> tuple[Tensor, Tensor]:
-    """The output NHK, and log2 sum_j exp z_j of each query, fp32 HN, over the scores z of the keys that it sees."""
+    """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, eq. 1) of each segment separately; NHK. Sums are in fp32.
+
+    The other arguments are the fields of `Segments`. The second result is for the gradient: log2 sum_j exp z_j of each
+    query, fp32 HN, over the scores z of the keys that it sees.
+    """
     return _mixed((query_NHK, key_MHK, value_MHK), query_offsets, key_offsets, max_queries, causal, window)
 
 
 @triton_op("transformer_mt::short_self_attention", mutates_args=())
-def _self_forward(
+def short_self_attention(
     rows_N3HK: Tensor, offsets: Tensor, max_length: int, causal: bool, window: int
 ) -> tuple[Tensor, Tensor]:
-    """Returns what `_forward` returns."""
+    """The same for queries, keys and values that are side by side in one tensor, the output of one product.
+
+    Their gradients are also in one tensor, so the backward pass of that product need not copy three tensors into one.
+    """
     return _mixed(rows_N3HK.unbind(1), offsets, offsets, max_length, causal, window)
 
 
 def _mixed(
     sides: Sequence[Tensor], query_offsets: Tensor, key_offsets: Tensor, max_queries: int, causal: bool, window: int
 ) -> tuple[Tensor, Tensor]:
-    """Returns what `_forward` returns; `sides` are queries NHK, keys and values MHK."""
-    query_NHK, key_MHK, value_MHK = map(_with_adjacent_heads, sides)
+    """Returns what `short_attention` returns; `sides` are queries NHK, keys and values MHK."""
+    sides = [_with_adjacent_heads(side) for side in sides]
+    query_NHK, strides = sides[0], [side.stride(0) for side in sides]
     num_queries, num_heads, width = query_NHK.shape
     mixed_NHK = query_NHK.new_empty(query_NHK.shape)
     log_sum_HN = query_NHK.new_empty(num_heads, num_queries, dtype=float32)
     grid = (len(query_offsets) - 1, triton.cdiv(max_queries, PART), num_heads)
+    sizes, constants = (num_queries, num_heads * width), _constants(query_NHK, query_offsets, causal, window)
     wrap_triton(forward_kernel)[grid](
-        query_NHK,
-        key_MHK,
-        value_MHK,
-        mixed_NHK,
-        log_sum_HN,
-        query_offsets,
-        key_offsets,
-        query_NHK.stride(0),
-        key_MHK.stride(0),
-        value_MHK.stride(0),
-        num_queries,
-        num_heads * width,
-        **_constants(query_NHK, query_offsets, causal, window),
+        *sides, mixed_NHK, log_sum_HN, query_offsets, key_offsets, *strides, *sizes, **constants
     )
     return mixed_NHK, log_sum_HN
 
@@ -114,34 +92,16 @@ def _backward(
     causal: bool,
     window: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    gradient_NHK, query_NHK, key_MHK, value_MHK = map(
-        _with_adjacent_heads, (gradient_NHK, query_NHK, key_MHK, value_MHK)
-    )
+    inputs = [_with_adjacent_heads(x) for x in (gradient_NHK, query_NHK, key_MHK, value_MHK)]
+    strides, gradients = [x.stride(0) for x in inputs], [x.new_empty(x.shape) for x in inputs[1:]]
     num_queries, num_heads, width = query_NHK.shape
-    query_gradient_NHK = query_NHK.new_empty(query_NHK.shape)
-    key_gradient_MHK, value_gradient_MHK = key_MHK.new_empty(key_MHK.shape), value_MHK.new_empty(value_MHK.shape)
     grid = (len(query_offsets) - 1, triton.cdiv(max(max_queries, max_keys), PART), num_heads)
+    sizes = num_queries, num_heads * width, num_heads * width
+    constants = _constants(query_NHK, query_offsets, causal, window)
     wrap_triton(backward_kernel)[grid](
-        gradient_NHK,
-        query_NHK,
-        key_MHK,
-        value_MHK,
-        mixed_NHK,
-        log_sum_HN,
-        query_gradient_NHK,
-        key_gradient_MHK,
-        value_gradient_MHK,
-        query_offsets,
-        key_offsets,
-        gradient_NHK.stride(0),
-        query_NHK.stride(0),
-        key_MHK.stride(0),
-        value_MHK.stride(0),
-        num_queries,
-        num_heads * width,
-        num_heads * width,
-        **_constants(query_NHK, query_offsets, causal, window),
+        *inputs, mixed_NHK, log_sum_HN, *gradients, query_offsets, key_offsets, *strides, *sizes, **constants
     )
+    query_gradient_NHK, key_gradient_MHK, value_gradient_MHK = gradients
     return query_gradient_NHK, key_gradient_MHK, value_gradient_MHK
 
 
@@ -189,8 +149,8 @@ def _self_gradients(ctx: Any, gradient_NHK: Tensor, _: Tensor | None) -> tuple[T
     return (_self_backward(gradient_NHK, *ctx.saved_tensors, *ctx.sizes), *[None] * 4)
 
 
-_forward.register_autograd(_gradients, setup_context=_keep)
-_self_forward.register_autograd(_self_gradients, setup_context=_keep)
+short_attention.register_autograd(_gradients, setup_context=_keep)
+short_self_attention.register_autograd(_self_gradients, setup_context=_keep)
 
 
 def _constants(query_NHK: Tensor, offsets: Tensor, causal: bool, window: int) -> dict[str, Any]:

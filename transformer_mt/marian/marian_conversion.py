@@ -14,8 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from transformer_mt.base.errors import CheckpointError, ConfigError
-from transformer_mt.marian.marian_directory import CONFIG_JSON, read_json_object
-from transformer_mt.marian.marian_tokenizer import SIDES, has_two_vocabularies, read_tokenizer
+from transformer_mt.marian.marian_tokenizer import SIDES, has_two_vocabularies, read_json_object, read_tokenizer
 from transformer_mt.marian.marian_weights import Array, from_marian
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import TransformerConfig
@@ -27,7 +26,7 @@ from transformer_mt.storage.weights import check_weights, private_cache, save_we
 from transformer_mt.text.training_lines import TrainingLines
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-_FILES = (CONFIG_JSON, "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json")
+_FILES = ("config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json")
 _NEEDED = (
     *("d_model", "encoder_layers", "decoder_layers", "encoder_ffn_dim", "decoder_ffn_dim", "max_position_embeddings"),
     *("encoder_attention_heads", "decoder_attention_heads"),
@@ -39,13 +38,13 @@ _FORM = 1  # of what this module writes; another number makes it read all direct
 _ADVICE = "copy the complete directory again"
 
 
-def converted(path: Path, config: Mapping[str, Any]) -> Path:
-    """Return the model directory made of this MarianMT directory, from the cache if it is there.
-
-    Raises CheckpointError or TokenizerError if a file is damaged, or if this package cannot run such a model.
-    """
+def converted(path: Path) -> Path:
+    """`as_model_dir` of a directory with a config.json; a model of another type is returned as given."""
+    config = read_json_object(path / "config.json")
+    if config.get("model_type") != "marian":
+        return path
     if missing := next((name for name in _NEEDED if not isinstance(config.get(name), int)), None):
-        raise CheckpointError(f"{path / CONFIG_JSON}: has no number {missing}; {_ADVICE}")
+        raise CheckpointError(f"{path / 'config.json'}: has no number {missing}; {_ADVICE}")
     try:
         made = private_cache() / "marian" / f"{path.resolve().name}-{_digest(path)[:12]}"
         made.parent.mkdir(exist_ok=True)
@@ -93,7 +92,9 @@ def _write(path: Path, config: Mapping[str, Any], directory: Path) -> None:
     try:
         settings = _settings(path, config, texts)
     except ValidationError as error:
-        raise CheckpointError(f"{path}: its configuration has a value that ours cannot have: {error}") from None
+        first = error.errors()[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise CheckpointError(f"{path}: its configuration has a value that ours cannot have: {reason}") from None
     assert isinstance(settings.model, TransformerConfig)
     theirs = _read_weights(file)
     try:

@@ -10,8 +10,8 @@ from typing import Any
 
 from sentencepiece import SentencePieceProcessor
 
-from transformer_mt.base.errors import TokenizerError
-from transformer_mt.marian.marian_directory import read_json_object
+from transformer_mt.base.errors import CheckpointError, TokenizerError
+from transformer_mt.storage.files import read_json
 from transformer_mt.text import tokenizer
 
 # Numbers of fields and values in sentencepiece_model.proto.
@@ -53,6 +53,17 @@ def read_tokenizer(
     source, target = processors
     is_same = source.serialized_model_proto() == target.serialized_model_proto()
     return tokenizer.Tokenizer(source, source if is_same else target), orders[0], orders[1]
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Read an object of JSON. Raises CheckpointError."""
+    try:
+        values = read_json(path)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error}); {_ADVICE}") from None
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path}: is not an object of JSON; {_ADVICE}")
+    return values
 
 
 def has_two_vocabularies(directory: Path, texts: Mapping[str, Any]) -> bool:

@@ -16,7 +16,6 @@ from torch.nn import functional as F
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.models.attention import padding_mask
-from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.scores import Annotations, Dot, attention_by
 from transformer_mt.settings.model_settings import ConvolutionalConfig
@@ -129,10 +128,7 @@ class Convolutional(Seq2Seq):
             _linear(config.d_model) for _ in range(4)
         )
         self.source_positions, self.target_positions = _positions(config), _positions(config)
-        self.target_embedding, self.source_embedding, self.output_embedding = embeddings(
-            config.tied_embeddings, config.d_model, source_vocab_size, target_vocab_size
-        )
-        self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
+        self.make_embeddings(config, source_vocab_size, target_vocab_size)
         self.dropout = nn.Dropout(config.dropout)
 
     def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:

@@ -3,8 +3,6 @@
 T positions  D model width  V vocabulary
 """
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
@@ -14,18 +12,6 @@ def embedding(vocab_size: int, d_model: int) -> nn.Embedding:
     made = nn.Embedding(vocab_size, d_model)
     nn.init.normal_(made.weight, std=d_model**-0.5)
     return made
-
-
-def embeddings(
-    ties: Literal["all", "target", "none"], d_model: int, source_vocab_size: int, target_vocab_size: int
-) -> tuple[nn.Embedding, nn.Embedding, nn.Embedding]:
-    """The embeddings of target, source and output, in this order; tied ones are the same matrix, VD."""
-    target = embedding(target_vocab_size, d_model)
-    if ties == "all":
-        assert source_vocab_size == target_vocab_size, "one matrix needs one vocabulary"
-    source = target if ties == "all" else embedding(source_vocab_size, d_model)
-    output = embedding(target_vocab_size, d_model) if ties == "none" else target
-    return target, source, output
 
 
 def sinusoidal(num_positions: int, d_model: int) -> Tensor:
@@ -45,13 +31,13 @@ class SinusoidalPositions(nn.Module):
     """The paper's encodings, for sentences of any length."""
 
     def __init__(self, num_positions: int, d_model: int) -> None:
-        """Make the encodings of the first `num_positions`; `first` makes more for a longer sentence."""
+        """Make the encodings of the first `num_positions`, or 4,096; `first` makes more for a longer sentence."""
         super().__init__()
         self.table_TD: Tensor
-        self.register_buffer("table_TD", sinusoidal(num_positions, d_model), persistent=False)
+        self.register_buffer("table_TD", sinusoidal(min(num_positions, 4096), d_model), persistent=False)
 
     def first(self, num_positions: int) -> Tensor:
         """Encodings of the first positions; TD."""
         if num_positions > len(self.table_TD):
-            self.table_TD = sinusoidal(num_positions, self.table_TD.shape[1]).to(self.table_TD)
+            self.table_TD = sinusoidal(2 * num_positions, self.table_TD.shape[1]).to(self.table_TD)
         return self.table_TD[:num_positions]

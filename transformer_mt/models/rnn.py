@@ -18,7 +18,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from transformer_mt.base.languages import PAD
 from transformer_mt.models.attention import padding_mask
-from transformer_mt.models.embeddings import embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.scores import Annotations, FixedConcat, Location, Scaled, Score, attention_by, build_score
 from transformer_mt.settings.model_settings import RnnConfig, ScoreChoice
@@ -334,10 +333,7 @@ class Rnn(Seq2Seq):
         for weight_DD in torch.split(self.bridge.weight, config.d_model):
             nn.init.xavier_uniform_(weight_DD)
         nn.init.zeros_(self.bridge.bias)
-        self.target_embedding, self.source_embedding, self.output_embedding = embeddings(
-            config.tied_embeddings, config.d_model, source_vocab_size, target_vocab_size
-        )
-        self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
+        self.make_embeddings(config, source_vocab_size, target_vocab_size)
         self.dropout = nn.Dropout(config.dropout)
 
     def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:

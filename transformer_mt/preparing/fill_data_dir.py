@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transformer_mt.base.errors import ConfigError, CorpusError
+from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.wording import counted
 from transformer_mt.base.worker_pool import Workers
 from transformer_mt.corpora.corpus import BadPair, Corpus
@@ -46,7 +46,7 @@ OWNER = Owner("prepare", "prepares data here", "choose another data_dir")
 def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None]:
     """Make a data_dir, or reuse one that a killed process left, for steps that only one process does. Others wait.
 
-    Raises ConfigError if it cannot be made, CorpusError or DirectoryError if a file of the user could be overwritten.
+    Raises DirectoryError if it cannot be made, and this or CorpusError if a file of the user could be overwritten.
     """
     for path in [path for text in texts if text.share is None for path in corpus_files(text)]:
         if isinstance(path, Path) and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
@@ -54,10 +54,6 @@ def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None
                 f"{path}: this file of the corpus is in data_dir={directory}, where `prepare` could overwrite it; "
                 "choose another data_dir"
             )
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"data_dir={directory}: cannot be made ({error.strerror}); set another data_dir") from None
     with hold(directory, OWNER, patience=math.inf):
         for folder, folders, files in os.walk(directory):  # unlike `rglob`, while others make and remove directories
             for path in sorted(Path(folder, name) for name in folders + files):
@@ -225,7 +221,7 @@ def shard_maker(plan: Plan, claims: Claims, num_workers: int) -> Iterator[tuple[
     workers = Workers(encoder.encode, num_workers, start="spawn")
     try:
         directory = plan.directory / "train"
-        yield ShardMaker(directory, encoder, workers, settings, plan.held_out, filters.duplicates, claims), corpora
+        yield ShardMaker(directory, encoder, workers, settings, plan.held_out, claims), corpora
     finally:
         workers.close()
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from transformer_mt.base.errors import CorpusError, TokenizerError
 from transformer_mt.base.languages import UNK
 from transformer_mt.batches.encoded import FILES, INDEX, KEPT, ShardIndex
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.marian import as_model_dir
 from transformer_mt.preparing.shards import SHARD_FILES
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 from transformer_mt.settings.suggestions import remove_former_keys

@@ -80,22 +80,18 @@ def write_encoded(
     try:
         writer.add(*map(encoded_text, sides, map(dtype_of, sizes)))
         writer.finish()
-        put_in_place(partial, directory)
+        # The name of the directory never belongs to an incomplete one.
+        old = directory.with_name(own_name(f"{directory.name}.old"))
+        shutil.rmtree(old, ignore_errors=True)
+        if directory.exists():
+            if not (directory / SIZES).is_file():
+                raise CorpusError(f"{directory}: exists, and `prepare` did not write it; choose another data_dir")
+            os.replace(directory, old)
+            shutil.rmtree(old)
+        os.replace(partial, directory)
     except BaseException:
         writer.abandon()
         raise
-
-
-def put_in_place(partial: Path, directory: Path) -> None:
-    """Rename a complete directory to its final name. This name never belongs to an incomplete directory."""
-    old = directory.with_name(own_name(f"{directory.name}.old"))
-    shutil.rmtree(old, ignore_errors=True)
-    if directory.exists():
-        if not (directory / SIZES).is_file():
-            raise CorpusError(f"{directory}: exists, and `prepare` did not write it; choose another data_dir")
-        os.replace(directory, old)
-        shutil.rmtree(old)
-    os.replace(partial, directory)
 
 
 Found = tuple[str, str, str]
@@ -240,11 +236,10 @@ def text_digest(digests: list[bytes]) -> str:
 class ShardWriter:
     """Writes a shard block by block. Until `finish`, its directory has a temporary name."""
 
-    def __init__(self, directory: Path, number: int, key: str, overlaps: Overlaps) -> None:
-        self.shard, self.number, self.key = directory / shard_name(number), number, key
-        self._overlaps = overlaps
+    def __init__(self, shard: Path, key: str, overlaps: Overlaps) -> None:
+        self.shard, self.key, self._overlaps = shard, key, overlaps
         # Another process may make the same shard, after this one did not show for some time that it lives.
-        self._partial = directory / own_name(f"{self.shard.name}{uuid4().hex}")
+        self._partial = shard.with_name(own_name(f"{shard.name}{uuid4().hex}"))
         self._dropped, self._read = Counter[str](), 0
         self._files: list[tuple[str, int]] = []
         self._digests: list[bytes] = []

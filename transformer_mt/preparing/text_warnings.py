@@ -90,8 +90,8 @@ def check_text(measures: TextMeasures, fewest: int = FEWEST_PAIRS) -> None:
                     f"test, and to learn from the others: look whether the right file or column is named as {name}"
                 )
         return
+    first = f" {measures.first_bad.rstrip('.')}." if measures.first_bad else ""
     if not measures.num_pairs:
-        first = f" {measures.first_bad.rstrip('.')}." if measures.first_bad else ""
         raise CorpusError(
             f"{measures.place}: no line contains a pair ({measures.reasons}).{first} Each line needs a source and its "
             "translation, in two files or in two columns"
@@ -99,7 +99,7 @@ def check_text(measures: TextMeasures, fewest: int = FEWEST_PAIRS) -> None:
     raise CorpusError(
         f"{measures.place}: has {counted(measures.num_read, 'pair')}, of which {measures.num_usable:,} are usable and "
         f"different ({measures.num_repeated:,} repeat an earlier one; {measures.num_equal:,} have equal sides; left "
-        f"out by filters: {measures.reasons}). At least {fewest} are needed: add text"
+        f"out by filters: {measures.reasons}).{first} At least {fewest} are needed: add text"
         + (", or fine-tune a trained model on these pairs with --from-model" if fewest == FEWEST_PAIRS else "")
     )
 

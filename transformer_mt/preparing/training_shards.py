@@ -96,8 +96,6 @@ class ShardMaker:
     settings: str
     """A hash of the settings that shards depend on: tokenizer, filters, lengths, language and held-out sets."""
     held_out: HeldOut
-    with_keys: bool
-    """Whether filters.duplicates is on, which needs keys of the pairs."""
     claims: Claims
 
     def make_room(self, corpora: Sequence[TrainingCorpus]) -> None:
@@ -109,7 +107,8 @@ class ShardMaker:
 
     def key(self, corpus: TrainingCorpus, number: int) -> str:
         """Return a hash of everything on which a shard depends."""
-        parts = (_FORMAT, self.settings, corpus.identity, corpus.tag, corpus.languages, ITEMS, self.with_keys, number)
+        of_corpus, with_keys = (corpus.identity, corpus.tag, corpus.languages), self.encoder.texts.settings.duplicates
+        parts = (_FORMAT, self.settings, *of_corpus, ITEMS, with_keys, number)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -207,29 +206,20 @@ class _CorpusShards:
 
     def _make(self, blocks: Iterable[tuple[int, Block]], progress: LineProgress) -> None:
         """Write the shards of these blocks."""
-        maker, corpus, writer = self.maker, self.corpus, None
+        maker, corpus = self.maker, self.corpus
         tasks = (Task(block, corpus.tag, corpus.languages, number) for number, block in blocks)
-        try:
-            for task, block in maker.workers.map(tasks, DONE_HERE):
-                if writer is None or task.shard != writer.number:
-                    if writer is not None:
-                        self._finish(writer)
-                    key, overlaps = maker.key(corpus, task.shard), Overlaps(maker.held_out)
-                    writer = ShardWriter(self.directory, task.shard, key, overlaps)
-                writer.add(task.block, block)
-                progress.more(len(task.block.pairs))
-            if writer is not None:
-                self._finish(writer)
-        except BaseException:
-            if writer is not None:
+        for number, results in groupby(maker.workers.map(tasks, DONE_HERE), lambda result: result[0].shard):
+            writer = ShardWriter(self._shard(number), maker.key(corpus, number), Overlaps(maker.held_out))
+            try:
+                for task, block in results:
+                    writer.add(task.block, block)
+                    progress.more(len(task.block.pairs))
+                # If the corpus was not read to its end yet, there is a block behind this shard.
+                self.records[number] = writer.finish(is_last=self._num_shards == number + 1)
+            except BaseException:
                 writer.abandon()
-            raise
-
-    def _finish(self, writer: ShardWriter) -> None:
-        # If the corpus was not read to its end yet, there is a block behind this shard.
-        is_last = self._num_shards is not None and writer.number == self._num_shards - 1
-        self.records[writer.number] = writer.finish(is_last)
-        self.maker.claims.give_back(self._shard(writer.number))
+                raise
+            maker.claims.give_back(writer.shard)
 
 
 Records = dict[str, list[ShardRecord]]
@@ -259,7 +249,7 @@ def write_training_set(maker: ShardMaker, records: Records) -> TrainingSet:
         _remove_all_but(directory, {*records, INDEX, *maker.claims.needed()})
     paths = [f"{name}/{shard_name(number)}" for name in records for number in range(len(records[name]))]
     duplicates = [np.empty(0, np.int64)] * len(paths)
-    if maker.with_keys:
+    if maker.encoder.texts.settings.duplicates:
         duplicates = find_duplicates([directory / path / KEYS for path in paths])
     with writing(directory / KEPT):
         return _write_lists(maker, records, paths, duplicates)

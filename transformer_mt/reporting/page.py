@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from transformer_mt.base.errors import CheckpointError, EvaluationError, UserError
 from transformer_mt.base.wording import counted, duration
-from transformer_mt.evaluation.comparing import ComparedTest, comparison, read_translations
+from transformer_mt.evaluation.comparing import Translated, compared_test, comparison, read_translations, spread
 from transformer_mt.evaluation.evaluated_texts import TestSet, model_in, read_test_sets, results_dir
 from transformer_mt.evaluation.scores_json import Results, read_scores
 from transformer_mt.reporting import charts
@@ -184,33 +184,35 @@ def gather_tests(runs: Sequence[Run], notes: Notes) -> list[TestReport]:
 
 def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
     report = TestReport(name, {run.name: run.results[name].model_dump(mode="json", exclude_none=True) for run in runs})
-    text, translations = _texts(name, runs, notes["translations"])
+    text, translated = _texts(name, runs, notes["translations"])
     if text is None:
         notes["translations"].append(f"The translations of {name} are left out, because none can be shown.")
         return report
     last = len(text.sources) - 1
     lines = sorted({round(number * last / (SAMPLES - 1)) for number in range(SAMPLES)})
+    translations = {each.run: each.lines for each in translated}
     report.samples = [_sample(text, translations, line) for line in lines]
     report.worst = _worst(report.scored, text, translations)
-    if len(translations) > 1:
-        _, language = runs[0].config.corpus.languages_of_test(name)
-        test = ComparedTest(name, text.references, list(translations.items()), language)
+    if len(translated) > 1:
+        test = compared_test(name, text.references, translated)
+        notes["scores"] += [f"{note}." for note in test.notes]
         with left_out(notes["scores"], "The paired tests are left out: "):
             report.comparison = comparison(test, ("bleu", "chrf"))
     return report
 
 
-def _texts(name: str, runs: Sequence[Run], notes: list[str]) -> tuple[TestSet | None, dict[str, list[str]]]:
+def _texts(name: str, runs: Sequence[Run], notes: list[str]) -> tuple[TestSet | None, list[Translated]]:
     """Return the text of the test set, and the translations of all runs that have translated this text."""
     first: TestSet | None = None
-    translations = dict[str, list[str]]()
+    translations = list[Translated]()
     for run in runs:
         with left_out(notes, f"The translations of {run.name} are left out: "):
             own = read_test_sets(Path(run.config.data_dir), [name])[name]
-            lines = read_translations(run.name, model_in(run.directory), name, own, run.results[name])
+            found = read_translations(run.name, run.config, name, own, run.results[name])
             if first is not None and own != first:
                 raise EvaluationError(f"its test set {name} has other sentences")
-            first, translations[run.name] = own, lines
+            first = own
+            translations.append(found)
     return first, translations
 
 
@@ -238,7 +240,7 @@ def page_of(paths: Sequence[Path]) -> str:
     runs = open_runs(paths, notes)
     tests = gather_tests(runs, notes)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"duration": duration, "number": number, "with_code": with_code}
+    environment.filters |= {"duration": duration, "number": number, "spread": spread, "with_code": with_code}
     style, template = ((files(__package__) / name).read_text("utf-8") for name in ("style.css", "template.html"))
     numbers = {run.name: number for number, run in enumerate(runs)}
     return environment.from_string(template).render(

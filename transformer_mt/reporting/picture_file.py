@@ -6,7 +6,6 @@ matplotlib is an optional package, and is imported only when a picture is drawn.
 """
 
 import argparse
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_mt.base.errors import UserError
+from transformer_mt.base.wording import warn
 from transformer_mt.storage.files import replacing
 from transformer_mt.terminal import cli
 
@@ -115,29 +115,20 @@ class Picture:
     """All of the user's text in the picture, to find fonts with its characters."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """A kind of picture: its help text, its arguments, and the function that makes a picture from them."""
+def parser(name: str, description: str, example: str) -> argparse.ArgumentParser:
+    """Return the parser of a kind of picture, with the options that all pictures have."""
+    description = f"{description}\n\nThe same input gives exactly the same file. Needs the package matplotlib."
+    made = cli.parser(f"plot {name}", description, f"python -m transformer_mt.plot {example}")
+    made.add_argument("--output", metavar="FILE", type=Path, required=True, help="picture: .png, .svg or .pdf")
+    return made
 
-    description: str
-    example: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    picture: Callable[[argparse.Namespace], Picture]
 
-    def parser(self, name: str) -> argparse.ArgumentParser:
-        """Return the parser, with the options that all pictures have."""
-        description = f"{self.description}\n\nThe same input gives exactly the same file. Needs the package matplotlib."
-        made = cli.parser(f"plot {name}", description, f"python -m transformer_mt.plot {self.example}")
-        self.add_arguments(made)
-        made.add_argument("--output", metavar="FILE", type=Path, required=True, help="picture: .png, .svg or .pdf")
-        return made
-
-    def run(self, name: str, argv: Sequence[str]) -> int:
-        arguments = self.parser(name).parse_intermixed_args(argv)
-        check(arguments.output)
-        picture = self.picture(arguments)
-        if lacking := sorted(fonts_for(picture.text)[1]):
-            print(f"warning: no font has {' '.join(lacking)}: install one", file=sys.stderr)
-        write(arguments.output, picture.make, picture.text)
-        print(f"{cli.shown(arguments.output)}: {picture.summary}")
-        return 0
+def draw(arguments: argparse.Namespace, picture_of: Callable[[argparse.Namespace], Picture]) -> int:
+    """Write the picture to --output, and print what it shows. Returns the exit status."""
+    check(arguments.output)
+    picture = picture_of(arguments)
+    if lacking := sorted(fonts_for(picture.text)[1]):
+        warn(f"no font has {' '.join(lacking)}: install one")
+    write(arguments.output, picture.make, picture.text)
+    print(f"{cli.shown(arguments.output)}: {picture.summary}")
+    return 0

@@ -18,7 +18,8 @@ from transformer_mt.base.wording import counted
 from transformer_mt.decoding.translator import PairAttention, Translator
 from transformer_mt.decoding.word_pieces import WORD, text_of, written_together
 from transformer_mt.models.attention_weights import Attention, FloatArray, index_of
-from transformer_mt.reporting.picture_file import Command, Picture, new_figure
+from transformer_mt.reporting import picture_file
+from transformer_mt.reporting.picture_file import Picture, new_figure
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.terminal import cli
@@ -63,18 +64,17 @@ def _weights(arguments: argparse.Namespace) -> tuple[PairAttention, DecodingConf
         return translator.attention(arguments.source, arguments.target, decoding), decoding
 
 
-def _attention_arguments(parser: argparse.ArgumentParser) -> None:
+def attention(argv: Sequence[str]) -> int:
+    """Draw maps of an attention. Returns the exit status."""
+    example = 'runs/demo_en_de/model --source "He sees the house." --output attention.png'
+    parser = picture_file.parser("attention", _ATTENTION_HELP, example)
     _model_arguments(parser)
-    parser.add_argument(
-        "--attention", choices=["cross", "encoder", "decoder"], default="cross", help="which attention (default: cross)"
-    )
-    parser.add_argument(
-        "--layer",
-        metavar="N[,N...]|all",
-        type=_layers,
-        help="layers; 1 is the lowest, 0 is the one before the last (default: alignment_layer)",
-    )
+    kinds = ["cross", "encoder", "decoder"]
+    parser.add_argument("--attention", choices=kinds, default="cross", help="which attention (default: cross)")
+    about = "layers; 1 is the lowest, 0 is the one before the last (default: alignment_layer)"
+    parser.add_argument("--layer", metavar="N[,N...]|all", type=_layers, help=about)
     parser.add_argument("--heads", action="store_true", help="draw a map for each head, not their mean")
+    return picture_file.draw(parser.parse_intermixed_args(argv), _maps)
 
 
 def _layers(text: str) -> list[int]:
@@ -152,14 +152,6 @@ def heat_maps_of(maps_MTS: FloatArray, titles: Sequence[str], across: int, rows:
     return figure
 
 
-ATTENTION = Command(
-    _ATTENTION_HELP,
-    'runs/demo_en_de/model --source "He sees the house." --output attention.png',
-    _attention_arguments,
-    _maps,
-)
-
-
 @dataclass(frozen=True)
 class Word:
     """A word, a punctuation mark before or after it, or the beginning or the end of a sentence."""
@@ -226,19 +218,18 @@ Try several layers and heads: which of them attend to the words that a reader wo
 The command prints the three words with the largest weights, in the mean of the heads."""
 
 
-def _self_attention_arguments(parser: argparse.ArgumentParser) -> None:
+def self_attention(argv: Sequence[str]) -> int:
+    """Draw to which words one word attends. Returns the exit status."""
+    example = 'runs/demo_en_de/model --source "Anna sold the lamp because it was old." --word it --output it.png'
+    parser = picture_file.parser("self-attention", _SELF_ATTENTION_HELP, f"self-attention {example}")
     _model_arguments(parser)
-    parser.add_argument(
-        "--word",
-        metavar="WORD",
-        required=True,
-        help="the word; if it occurs several times, the first; WORD:2 is the second",
-    )
+    about = "the word; if it occurs several times, the first; WORD:2 is the second"
+    parser.add_argument("--word", metavar="WORD", required=True, help=about)
     parser.add_argument("--side", choices=["encoder", "decoder"], default="encoder", help="(default: encoder)")
-    parser.add_argument(
-        "--layer", metavar="N", type=int, default=0, help="1 is the lowest, 0 is the one before the last (default: 0)"
-    )
+    about = "1 is the lowest, 0 is the one before the last (default: 0)"
+    parser.add_argument("--layer", metavar="N", type=int, default=0, help=about)
     parser.add_argument("--heads", action="store_true", help="draw each head in its own colour, not their mean")
+    return picture_file.draw(parser.parse_intermixed_args(argv), _attention_of_word)
 
 
 def _attention_of_word(arguments: argparse.Namespace) -> Picture:
@@ -329,11 +320,3 @@ def _draw_lines(axes: "Axes", weights_HM: FloatArray, word: int, names: Sequence
     if H > 1:
         lines = [Line2D([], [], color=colour, linewidth=3) for colour in colours]
         axes.legend(lines, names, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=min(H, 4), frameon=False)
-
-
-SELF_ATTENTION = Command(
-    _SELF_ATTENTION_HELP,
-    'self-attention runs/demo_en_de/model --source "Anna sold the lamp because it was old." --word it --output it.png',
-    _self_attention_arguments,
-    _attention_of_word,
-)

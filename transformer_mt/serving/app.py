@@ -33,17 +33,15 @@ def application(service: Service, cors: Sequence[str] = ()) -> Gate:
     async def metrics(request: Request) -> Response:
         return Response(generate_latest(measures.registry), media_type=CONTENT_TYPE_LATEST)
 
-    described = openapi()
-
-    async def description(request: Request) -> Response:
-        return JSONResponse(described)
-
+    fixed = {
+        path: Response((_PAGE / name).read_bytes(), media_type=media_type)
+        for path, (name, media_type) in _PAGE_FILES.items()
+    } | dict.fromkeys(("/openapi.json", "/spec"), JSONResponse(openapi()))  # LibreTranslate has it at /spec
     routes = [
-        *(_page_file(path, *file) for path, file in _PAGE_FILES.items()),
+        *(Route(path, answer, methods=["GET"]) for path, answer in fixed.items()),
         *LibreTranslate(service).routes(),
         *V1(service).routes(),
         Route("/metrics", metrics),
-        Route("/openapi.json", description),
     ]
     allowed = Middleware(
         CORSMiddleware,
@@ -55,15 +53,6 @@ def application(service: Service, cors: Sequence[str] = ()) -> Gate:
     handlers = {HTTPException: _refusal, ClientDisconnect: _left, Exception: _failure}
     app = Starlette(routes=routes, middleware=[allowed] if cors else [], exception_handlers=handlers)  # type: ignore[arg-type]
     return Gate(app, service.limits, measures)
-
-
-def _page_file(path: str, name: str, media_type: str) -> Route:
-    content = (_PAGE / name).read_bytes()
-
-    async def get(request: Request) -> Response:
-        return Response(content, media_type=media_type)
-
-    return Route(path, get)
 
 
 async def _refusal(request: Request, error: HTTPException) -> Response:

@@ -18,7 +18,7 @@ from transformer_mt.text.tokenizer import tagged
 AT_ONCE = 64  # lines of one job that are translated together: a small job waits no longer than these take
 
 
-Form = Literal["text", "html", "xml", "markdown", "srt", "po"]
+Form = Literal["text", "html", "xml", "markdown", "paragraphs", "srt", "vtt", "po"]
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Found:
     alignment: tuple[tuple[int, int], ...] | None
     """Numbers of source words and target words, from 0; of characters for a language without spaces."""
     doubts: tuple[str, ...]
-    """Keys of DOUBTS in base/doubts.py."""
+    """Keys of DOUBTS in base/doubts.py; of a document, those of all its texts."""
     numbers: dict[str, list[str]] | None
     """With the doubt `numbers`: which are `missing`, and which are `invented`."""
 
@@ -131,10 +131,12 @@ def _document(translator: Translator, decoding: DecodingConfig, job: Job, text: 
     assert job.form != "text"
     if job.n_best > 1 or job.prefixes or job.terms or job.alignment:
         raise TranslationError(f"n_best, prefixes, terms and alignment are for plain text, not for {job.form}")
+    pairs = list[tuple[str, Translation]]()
     translated = translator.translate_document(
-        text, job.form, decoding, tag=job.tag, progress=job.check_time, at_once=AT_ONCE
+        text, job.form, decoding, tag=job.tag, progress=job.check_time, at_once=AT_ONCE, done=pairs.extend
     )
-    return Sentence(text, "", (Found(translated, math.nan, math.nan, None, (), None),))
+    kinds = {kind for source, best in pairs for kind in doubtful(source, best)[0]}
+    return Sentence(text, "", (Found(translated, math.nan, math.nan, None, tuple(sorted(kinds)), None),))
 
 
 def _cut(text: str, prefix: str, languages: tuple[str, str], by_sentence: bool) -> Iterator[tuple[Sentence, str]]:

@@ -14,20 +14,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.wording import cut
+from transformer_mt.documents.document import ENDINGS, in_utf8
 from transformer_mt.serving.jobs import Form, Job, text_of
 from transformer_mt.serving.limits import MOST_ALTERNATIVES, MOST_FIELDS, json_object, num_sentences
 from transformer_mt.serving.served_languages import name_of
 from transformer_mt.serving.service import Direction, Service
 
-_FORMS: dict[str, Form] = {
-    ".txt": "text",
-    ".html": "html",
-    ".xml": "xml",
-    ".md": "markdown",
-    ".srt": "srt",
-    ".po": "po",
-}
+_FORMS: dict[str, Form] = {".txt": "text", **ENDINGS}
 _PACKAGES = {"po": "polib", "markdown": "markdown_it"}  # without them, these forms are not offered
 _DETECTED = 3  # languages in an answer of /detect
 _SECONDS, _MOST_BYTES = 600.0, 2**26  # how long translations of files are kept, and how much of them
@@ -160,8 +155,8 @@ class LibreTranslate:
         if ending not in self.forms:
             raise HTTPException(400, f"{cut(ending or file.filename, 20)} format is not supported")
         try:
-            text = (await file.read()).decode("utf-8-sig")
-        except UnicodeDecodeError:
+            text = in_utf8(await file.read(), self.forms[ending]).decode("utf-8-sig")
+        except (UnicodeDecodeError, TranslationError):
             raise HTTPException(400, "Invalid request: the file is not a text in UTF-8") from None
         self.service.limits.check_size([text])
         direction = self.service.direction(source, target, [text])

@@ -20,13 +20,13 @@ from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.base.system import HANGUP, end_with, without_interrupts
 from transformer_mt.decoding.loading import EngineOptions
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.marian import as_model_dir
 from transformer_mt.serving.jobs import Answer, Job, answer
 from transformer_mt.serving.json_log import JsonLines
 from transformer_mt.settings.reading import load_config
@@ -63,6 +63,15 @@ class ModelInfo:
         return cls(name, pairs, options.engine, translator.engine.hardware)
 
 
+class _Source(NamedTuple):
+    """From what a process loads its model."""
+
+    directories: list[Path]
+    options: EngineOptions
+    overrides: list[str]
+    """Settings of decoding, such as beam_size=2."""
+
+
 class Model:
     """One model, or an ensemble: its process, and the process that replaces it."""
 
@@ -71,8 +80,7 @@ class Model:
 
     def __init__(self, directories: Sequence[Path], options: EngineOptions, overrides: Sequence[str] = ()) -> None:
         """`overrides` are settings of decoding, such as beam_size=2."""
-        self.directories, self.options = [Path(directory).resolve() for directory in directories], options
-        self.overrides = list(overrides)
+        self._source = _Source([Path(directory).resolve() for directory in directories], options, list(overrides))
         self.pending = 0
         """The number of lines of text that wait or are being translated."""
         self._current: asyncio.Task[_Process]
@@ -120,7 +128,7 @@ class Model:
                 _log.error("the model stays as it was, because it cannot be loaded again: %s", error)
                 return
             old, self._current = self._current, new
-            _log.info("%s: the model is loaded again", self.directories[0])
+            _log.info("%s: the model is loaded again", self._source.directories[0])
             await _end(old)
 
     async def close(self) -> None:
@@ -161,12 +169,12 @@ class Model:
             self._renew()
 
     async def _loaded(self) -> "_Process":
-        process = _Process(self.directories, self.options, self.overrides, self._died)
+        process = _Process(self._source, self._died)
         try:
             info = await process.info
             if hasattr(self, "info") and info.pairs != self.info.pairs:
                 raise CheckpointError(
-                    f"{self.directories[0]}: the model translates between other languages, or with other tags, than "
+                    f"{process.directory}: the model translates between other languages, or with other tags, than "
                     "before: start the server again"
                 )
             self.info = info
@@ -203,9 +211,8 @@ class Copies:
         """Let those do the job that have least to do; several, if it has many texts."""
         models = sorted(self._models, key=lambda model: model.pending)
         number = min(len(models), len(job.texts) // FEWEST_APART)
-        if number < 2 or (
-            job.prefixes is not None and len(job.prefixes) != len(job.texts)
-        ):  # the model says what is wrong
+        is_wrong = job.prefixes is not None and len(job.prefixes) != len(job.texts)  # the model says what is wrong
+        if number < 2 or is_wrong:
             return await models[0].answer(job)
         answers = await asyncio.gather(
             *(model.answer(job.part(at, number)) for at, model in enumerate(models[:number]))
@@ -232,17 +239,11 @@ class _Died(Exception):
 class _Process:
     """A process that holds the model, and the jobs that it has not yet answered."""
 
-    def __init__(
-        self,
-        directories: list[Path],
-        options: EngineOptions,
-        overrides: list[str],
-        died: "Callable[[_Process], None]",
-    ) -> None:
+    def __init__(self, source: _Source, died: "Callable[[_Process], None]") -> None:
         """`died` is called when it dies without having been asked to end."""
-        self.directory, context = directories[0], multiprocessing.get_context("spawn")
+        self.directory, context = source.directories[0], multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
-        self.process = context.Process(target=_serve, args=(other, directories, options, overrides, os.getpid()))
+        self.process = context.Process(target=_serve, args=(other, source, os.getpid()))
         with without_interrupts():
             self.process.start()
         other.close()  # now only the process has this end, so reading ends when it ends
@@ -327,28 +328,22 @@ class _Process:
             self._died(self)
 
 
-def _serve(
-    connection: "Connection[Any, Any]",
-    directories: list[Path],
-    options: EngineOptions,
-    overrides: list[str],
-    parent: int,
-) -> None:
+def _serve(connection: "Connection[Any, Any]", source: _Source, parent: int) -> None:
     """Load the model and do jobs in a process of its own, until None comes or the parent ends."""
     for signal_number in filter(None, (signal.SIGINT, signal.SIGTERM, HANGUP)):  # they are for the parent
         signal.signal(signal_number, signal.SIG_IGN)
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
     logging.basicConfig(level=logging.WARNING, handlers=[JsonLines()])
     try:
-        translator = Translator.load(directories, **vars(options))
-        if overrides:
-            path = as_model_dir(directories[0]) / "config.yaml"
-            translator.decoding = load_config(path, overrides, "decoding").decoding
+        translator = Translator.load(source.directories, **vars(source.options))
+        if source.overrides:
+            path = as_model_dir(source.directories[0]) / "config.yaml"
+            translator.decoding = load_config(path, source.overrides, "decoding").decoding
     except UserError as error:
         connection.send((None, error))
         return
     logging.disable(logging.WARNING)  # from here on, warnings may quote what an asker wrote
-    connection.send((None, ModelInfo.of(translator, directories[0], options)))
+    connection.send((None, ModelInfo.of(translator, source.directories[0], source.options)))
     with translator:
         _do_jobs(connection, translator)
 

@@ -34,10 +34,7 @@ _STATUSES = {
 
 def openapi() -> dict[str, Any]:
     """Return the document, which refers to nothing outside of itself."""
-    wanted, answer = (
-        Wanted.model_json_schema(ref_template=_PLACE),
-        TypeAdapter(AnswerJson).json_schema(ref_template=_PLACE),
-    )
+    wanted, answer = (TypeAdapter(each).json_schema(ref_template=_PLACE) for each in (Wanted, AnswerJson))
     schemas = {**wanted.pop("$defs"), **answer.pop("$defs"), "Wanted": wanted, "Answer": answer}
     schemas["Error"] = _object({"error": _TEXT}, "error")
     return {

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from transformer_mt.base.language_names import NAMES
-from transformer_mt.base.languages import short_code
+from transformer_mt.base.languages import NAMES, short_code
 
 # The codes of LibreTranslate, and how the same languages may be written besides.
 _SPECIAL = {

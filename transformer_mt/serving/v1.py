@@ -94,21 +94,14 @@ class V1:
         self.service = service
 
     def routes(self) -> list[Route]:
-        return [
-            Route("/v1/translate", self.translate, methods=["POST"]),
-            Route("/v1/models", self.models),
-        ]
+        return [Route("/v1/translate", self.translate, methods=["POST"]), Route("/v1/models", self.models)]
 
     async def models(self, request: Request) -> Response:
-        pairs = self.service.pairs.items()
-        return JSONResponse(
-            {
-                "models": [
-                    {"name": model.info.name, "source": source, "target": target, "engine": model.info.engine}
-                    for (source, target), (model, _) in pairs
-                ]
-            }
-        )
+        models = [
+            {"name": model.info.name, "source": source, "target": target, "engine": model.info.engine}
+            for (source, target), (model, _) in self.service.pairs.items()
+        ]
+        return JSONResponse({"models": models})
 
     async def translate(self, request: Request) -> Response:
         fields = json_object(await request.body())
@@ -119,17 +112,9 @@ class V1:
         words = [word for source, targets in terms for word in (source, *targets)]
         self.service.limits.check_size(texts, [*(wanted.prefixes or []), *words])
         direction = self._direction(wanted, texts)
-        job = Job(
-            tuple(texts),
-            form=wanted.format,
-            n_best=wanted.n_best,
-            prefixes=None if wanted.prefixes is None else tuple(wanted.prefixes),
-            terms=terms,
-            protect=wanted.protect,
-            beam_size=wanted.beam_size,
-            alignment=wanted.alignment,
-            by_sentence=wanted.by_sentence,
-        )
+        same = wanted.model_dump(include={"n_best", "protect", "beam_size", "alignment", "by_sentence"})
+        prefixes = None if wanted.prefixes is None else tuple(wanted.prefixes)
+        job = Job(tuple(texts), form=wanted.format, prefixes=prefixes, terms=terms, **same)
         request.state.sentences = num_sentences(texts)
         answer = await self.service.answer(request, direction, job)
         found = AnswerJson(

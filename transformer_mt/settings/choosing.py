@@ -55,6 +55,12 @@ class Size:
     d_model: int
     ffn_dim: int
     num_heads: int
+    fewest_tokens: float
+    """It needs so many trained target tokens for each of its weights; with fewer, the size before is better."""
+    fewest_words: int
+    """It needs at least so many words of text; otherwise it learns the text by heart."""
+    peak_rate: float
+    """Its learning rate, with training.optimizer=muon."""
 
     @property
     def num_weights(self) -> int:
@@ -66,14 +72,12 @@ class Size:
         return f"{self.layers}+{self.layers} layers, width {self.d_model}"
 
 
-SIZES = (Size(4, 128, 256, 4), Size(4, 256, 1024, 4), Size(6, 512, 2048, 8))
+SIZES = (
+    Size(4, 128, 256, 4, fewest_tokens=0, fewest_words=0, peak_rate=6e-3),
+    Size(4, 256, 1024, 4, fewest_tokens=1.0, fewest_words=300_000, peak_rate=4e-3),
+    Size(6, 512, 2048, 8, fewest_tokens=2.0, fewest_words=5_000_000, peak_rate=2e-3),
+)
 """From small to large: that of Wu et al. 2021 for Multi30k, one between, and the paper's base model."""
-
-FEWEST_TOKENS = (0, 1.0, 2.0)
-"""A size needs at least so many trained target tokens for each of its weights; otherwise the size before is better."""
-
-FEWEST_WORDS = (0, 300_000, 5_000_000)
-"""A size needs at least so many words of text; otherwise it learns the text by heart."""
 
 VOCABULARIES = {20_000: 4000, 70_000: 6000, 200_000: 8000, 2_000_000: 10_000, 20_000_000: 16_000, math.inf: 32_000}
 """The size of the vocabulary for a text of fewer words than this."""
@@ -88,9 +92,6 @@ REACHED = {
 
 DROPOUTS = {4: 0.0, 20: 0.1, 30: 0.2, math.inf: 0.3}
 """The dropout for fewer epochs than this: a text that is read often is learnt by heart."""
-
-PEAK_RATES = (6e-3, 4e-3, 2e-3)
-"""The learning rate of each size, with training.optimizer=muon."""
 
 FEW_UPDATES = 300  # up to here, a higher rate is better
 MOST_EPOCHS = 150  # of a text that is read more often, only its noise is left to learn
@@ -180,7 +181,7 @@ class Chosen(Tuning):
 
 def candidates(text: Text) -> list[Size]:
     """Return the sizes that a text of this length can teach, from small to large."""
-    return [size for size, words in zip(SIZES, FEWEST_WORDS, strict=True) if text.num_words >= words]
+    return [size for size in SIZES if text.num_words >= size.fewest_words]
 
 
 def reached(text: Text) -> str:
@@ -204,10 +205,8 @@ def choose(text: Text, stages: Stages, speeds: Mapping[Size, float]) -> Chosen:
     """Choose the settings of a training in this time; `speeds` are target tokens a second, of each candidate."""
     plans = {size: stages.plan(speed) for size, speed in speeds.items()}
     affordable = {size: plans[size].seconds * speed for size, speed in speeds.items()}
-    size = max(
-        (each for each in speeds if affordable[each] >= FEWEST_TOKENS[SIZES.index(each)] * each.num_weights),
-        key=SIZES.index,
-    )
+    taught = [each for each in speeds if affordable[each] >= each.fewest_tokens * each.num_weights]
+    size = max(taught, key=SIZES.index)
     wanted = MOST_EPOCHS * text.num_tokens
     num_tokens = min(affordable[size], wanted)
     tokens_per_batch = 2 ** min(14, max(10, round(math.log2(num_tokens / MANY_UPDATES))))
@@ -228,7 +227,7 @@ def choose(text: Text, stages: Stages, speeds: Mapping[Size, float]) -> Chosen:
         tokens_per_batch=tokens_per_batch,
         max_steps=max_steps,
         warmup_steps=min(500, max_steps // 10),
-        peak_lr=round(PEAK_RATES[SIZES.index(size)] * (1.5 if num_updates <= FEW_UPDATES else 1), 4),
+        peak_lr=round(size.peak_rate * (1.5 if num_updates <= FEW_UPDATES else 1), 4),
         num_epochs=num_epochs,
         seconds=seconds,
         plan=plans[size],
@@ -291,7 +290,15 @@ def new_configuration(corpus: CorpusConfig, text: Text, share: float, num_held: 
         },
         "model": {key: (value, "") for key, value in model_settings(chosen.size).items()}
         | {"dropout": (chosen.dropout, f"training reads the text {counted(round(chosen.num_epochs), 'time')}")},
-        "training": _training_settings(chosen),
+        "training": {
+            **_ends(chosen),
+            "tokens_per_batch": (chosen.tokens_per_batch, "small enough for many updates"),
+            **FIXED,
+            "peak_lr": (chosen.peak_lr, f"for Muon and width {chosen.size.d_model}"),
+            "warmup_steps": (chosen.warmup_steps, "a tenth of the updates, at most 500"),
+            **_validations(chosen),
+            "# modifiers": ({"protect": 0.2}, "would teach it to copy addresses, and cost a little BLEU"),
+        },
         "averaging": {"checkpoints": (1, "with schedule=linear, the last weights are as good as a mean")},
     }
     return _written(f"For {text.num_pairs:,} pairs", name, values)
@@ -322,19 +329,6 @@ def tuned_configuration(old: Config, model: Path, corpus: dict[str, Any], chosen
 def _changed(section: Section) -> dict[str, tuple[Any, str]]:
     """Return the settings of a section that differ from their defaults, without reasons."""
     return {key: (value, "") for key, value in section.model_dump(exclude_defaults=True).items()}
-
-
-def _training_settings(chosen: Chosen) -> dict[str, tuple[Any, str]]:
-    """Return the settings of training, each with its reason."""
-    return {
-        **_ends(chosen),
-        "tokens_per_batch": (chosen.tokens_per_batch, "small enough for many updates"),
-        **FIXED,
-        "peak_lr": (chosen.peak_lr, f"for Muon and width {chosen.size.d_model}"),
-        "warmup_steps": (chosen.warmup_steps, "a tenth of the updates, at most 500"),
-        **_validations(chosen),
-        "# modifiers": ({"protect": 0.2}, "would teach it to copy addresses, and cost a little BLEU"),
-    }
 
 
 def _ends(chosen: Tuning) -> dict[str, tuple[Any, str]]:

@@ -166,10 +166,6 @@ def _form(split: Any) -> str:
     return "(text)" if isinstance(split, str | int | float | None) else "(where)"
 
 
-def _form_of_training(split: Any) -> str:
-    return "(several)" if isinstance(split, list | tuple) else _form(split)
-
-
 def _is_share(split: Any) -> TypeGuard[PairedText]:
     return isinstance(split, PairedText) and split.share is not None
 
@@ -178,7 +174,7 @@ _OneText = Annotated[_Where, Tag("(text)")] | Annotated[PairedText, Tag("(where)
 Split = Annotated[_OneText, Discriminator(_form)]
 TrainingSplit = Annotated[
     _OneText | Annotated[tuple[PairedText, ...], Tag("(several)"), Field(max_length=10_000, strict=False)],
-    Discriminator(_form_of_training),
+    Discriminator(lambda split: "(several)" if isinstance(split, list | tuple) else _form(split)),
 ]
 
 
@@ -210,9 +206,9 @@ class CorpusConfig(Section):
     """The validation set, with which training scores the model. Write it like corpus.train. In a list, the first set
     decides which checkpoints are best; for the others, training only shows the scores, and `average` sees to it that
     they do not fall much below those of the model from which training started."""
-    test: dict[Name, Split]
-    """The test sets: a name for each, and its text, written like a corpus.train that is not a list. Files get this
-    name, so it has only letters, digits, '.', '_' and '-'."""
+    test: dict[Name, Split] = Field(default={})
+    """The test sets, which only `evaluate` needs: a name for each, and its text, written like a corpus.train that is no
+    list. Files get this name, so it has only letters, digits, '.', '_' and '-'."""
     temperature: float | None = Field(default=None, ge=1.0, le=1e6)
     """For several corpora, instead of weights: the number of pairs that an epoch takes from a corpus of n pairs is
     proportional to n^(1/temperature). So 1 takes pairs by size, and higher values take more from small corpora. An

@@ -20,6 +20,8 @@ _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)$")
 _FLOAT = re.compile(
     r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?$|[-+]?\.inf$|\.nan$", re.IGNORECASE
 )
+_MOST_VALUES = 100_000
+_MOST_CHARACTERS = 10_000_000
 
 
 class _Reader(yaml.SafeLoader):
@@ -30,6 +32,21 @@ class _Reader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     has_lines = True
+    num_values = 0
+    """The number of values so far. An alias has all values of its anchor."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Read a value. Raises ConfigError if there are too many, because a few aliases can stand for billions."""
+        before = self.num_values
+        line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self.num_values = before + vars(node).setdefault("num_values", self.num_values - before + 1)
+        if self.num_values > _MOST_VALUES:
+            raise ConfigError(
+                f"{self._place(line)}: has more than {_MOST_VALUES:,} values, counting those that aliases (*NAME) "
+                "repeat; no configuration needs so many: remove aliases or values"
+            )
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Read a section. Raises ConfigError if a key is given twice, or if the space after its colon is missing."""
@@ -37,7 +54,7 @@ class _Reader(yaml.SafeLoader):
         seen = set()
         for key, value in node.value:
             name = str(key.value)
-            place = f"{self.name}:{key.start_mark.line + 1}" if self.has_lines else self.name
+            place = self._place(key.start_mark.line + 1)
             if name in seen:
                 raise ConfigError(f"{place}: {name} is given twice; keep one of them")
             if node.flow_style and ":" in name and value.value == "":
@@ -45,6 +62,9 @@ class _Reader(yaml.SafeLoader):
                 raise ConfigError(f"{place}: YAML reads {name} as one word; put a space after the colon: {{{right}}}")
             seen.add(name)
         return node
+
+    def _place(self, line: int) -> str:
+        return f"{self.name}:{line}" if self.has_lines else self.name
 
 
 class Writer(yaml.SafeDumper):
@@ -66,7 +86,8 @@ def parse_yaml(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
     except ConfigError:
         raise
     except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise ConfigError(f"{name}: is not YAML: {cut(str(error), 500)}") from None  # not all are YAMLError
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else cut(str(error), 500)
+        raise ConfigError(f"{name}: is not YAML: {reason}") from None  # not all are YAMLError
 
 
 def _lines(node: yaml.Node | None, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], int]]:
@@ -113,7 +134,11 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), section: str | 
 def _text(path: Path) -> str:
     """Read the text of a configuration file. Raises ConfigError if it cannot be read or is not text."""
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_MOST_CHARACTERS + 1)
+        if len(text) > _MOST_CHARACTERS:
+            raise ValueError(f"it has more than {_MOST_CHARACTERS:,} characters")
+        return text
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not UTF-8 text; name a YAML file, such as those in configs/") from None
     except (OSError, ValueError) as error:  # a NUL in the name is a ValueError
@@ -189,7 +214,9 @@ def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) 
     path, key = tuple(map(str, shown)), cut(_shown_key(shown), 200)
     if error["type"] == "kind" and isinstance(value, dict):
         path, key, value = (*path, "kind"), f"{key}.kind", value["kind"]
-    place = next((where[path[:n]] for n in range(len(path), 0, -1) if path[:n] in where), file)
+    # Where the key stands, or one below it, as in training.max_steps=3; otherwise where its section stands.
+    below = [at for of, at in where.items() if path and of[: len(path)] == path]
+    place = [*below, *(where[path[:n]] for n in range(len(path), 0, -1) if path[:n] in where), file][0]
     match error["type"]:
         case "extra_forbidden":
             return f"{place}: {key}: {_unknown(error)}"
@@ -222,10 +249,14 @@ def _rule(error: ErrorDetails, path: tuple[str, ...]) -> str:
             colons = ". Put a space after each colon" if isinstance(value, str) and re.search(r"\w:\w", value) else ""
             example = ", such as {name: europarl, path: PREFIX}" if path[:2] == ("corpus", "train") else ""
             return f"it must be a section: keys with values below it{colons}{example}"
-    if isinstance(value, bool):
+    is_text = error["type"] == "string_type"
+    if is_text and isinstance(value, bool):
         return f"{rule}. YAML reads a bare no, on or yes as true or false: put it in quotes"
-    is_number = error["type"] == "string_type" and isinstance(value, int | float)
-    return f"{rule}. YAML reads it as a number: put it in quotes" if is_number else rule
+    if isinstance(value, bool):
+        return f"{rule}, but YAML reads this as {str(value).lower()}"
+    return (
+        f"{rule}. YAML reads it as a number: put it in quotes" if is_text and isinstance(value, int | float) else rule
+    )
 
 
 def _unknown(error: ErrorDetails) -> str:

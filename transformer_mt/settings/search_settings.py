@@ -76,10 +76,16 @@ class DecodingConfig(Section):
     recase: bool = True
     """Whether a line in capitals, or with a capital on each word, is translated as usual text, and its translation then
     written as the line was."""
+    keep_wordless: bool = True
+    """Whether a line, or a sentence of a line, that has nothing to translate comes back as it is: one without letters,
+    such as 42 or --, and one whose only letters are in texts that `protect` means, such as a URL (not with
+    protect=never). To or from Chinese and Japanese, the model may still choose the punctuation of a text that is only
+    punctuation."""
     protect: Literal["auto", "always", "never"] = "auto"
     """Whether URLs, e-mail addresses, placeholders such as {name} and %s, words with digits such as v1.2, and what
-    protect_pattern finds come back unchanged. auto: if the model was trained with training.modifiers.protect, or if
-    there is a protect_pattern. A model that was not translates the texts between them separately."""
+    protect_pattern finds come back unchanged. auto: in documents, if the model was trained with
+    training.modifiers.protect, or if there is a protect_pattern. If a model that was not loses such a text, it
+    translates what stands between them separately."""
     protect_pattern: Text | None = None
     """A regular expression of Python that finds further texts to protect."""
     tokens_per_batch: Tokens | Literal["auto"] = "auto"

@@ -134,16 +134,13 @@ def parts() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield the name, the title and the keys of each section. Each key has its JSON schema."""
     for kind in MODELS:
         sections = sections_of(kind)
-        for name, section in sections.items():
-            schema = section.model_json_schema()
+        for name in sections if kind == "transformer" else ["model"]:
+            schema, shown_name = sections[name].model_json_schema(), name
             if name == "model":
-                yield name, f"model, with model.kind={kind}: {schema['description']}", schema["properties"]
-            elif kind == "transformer" and name:
-                keys = {key: each for key, each in schema["properties"].items() if f"{name}.{key}" not in sections}
-                yield name, f"{name}: {schema['description']}", keys
-            elif kind == "transformer":
-                at_top = {key: each for key, each in schema["properties"].items() if key not in sections}
-                yield "", "At the top of the file:", at_top
+                shown_name = f"model, with model.kind={kind}"
+            title = f"{shown_name}: {schema['description']}" if name else "At the top of the file:"
+            full_keys = {key: f"{name}.{key}".removeprefix(".") for key in schema["properties"]}
+            yield name, title, {key: schema["properties"][key] for key in full_keys if full_keys[key] not in sections}
     schema = PairedText.model_json_schema()
     yield "corpus.train", f"Keys below corpus.train: {schema['description']}", schema["properties"]
 

@@ -19,12 +19,14 @@ from io import FileIO
 from pathlib import Path
 from typing import Self
 
+from transformer_mt.base import cores
 from transformer_mt.base.system import lock
 from transformer_mt.storage.files import own_name, writing_to
 
 LEASE = 60.0  # seconds without a sign of life after which others take over what a worker has claimed
 POLL = 0.5  # seconds between two looks at what others do
 _SIGN = own_name("worker-*")
+_START = Path("/proc/sys/kernel/random/boot_id")  # a name of this machine since its start, for all its containers
 
 
 class Claims:
@@ -45,7 +47,7 @@ class Claims:
             file = self._sign.open("xb", buffering=0)
             try:
                 works = lock(file.fileno()) and _is_locked(self._sign)
-                self._machine = _machine() if works else ""
+                self._machine = cores.text(_START).strip() if works else ""
                 self._write(file, 0)
             except OSError:
                 file.close()
@@ -119,7 +121,8 @@ class Claims:
         first, until = dict[Path, bytes](), time.monotonic() + LEASE / 4
         while True:
             found = {sign: self._seen[sign][0] for sign in self.others()}
-            found = {sign: content for sign, content in found.items() if _work_in(content) != self.work}
+            # `_write` puts two other words before the work.
+            found = {sign: text for sign, text in found.items() if text.split(b" ", 2)[2:] != [self.work.encode()]}
             first = found | first
             for sign, content in found.items():
                 is_near = self._machine and content.startswith(self._machine.encode())  # then the lock has decided
@@ -172,14 +175,3 @@ def _is_locked(path: Path) -> bool:
         return False
     except OSError:  # of another user, for example: then the lease decides
         return True
-
-
-def _work_in(sign: bytes) -> str:
-    return b" ".join(sign.split(b" ")[2:]).decode()
-
-
-def _machine() -> str:
-    """Return a name of this machine since its start, for all its containers; empty if it has none."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-    return ""

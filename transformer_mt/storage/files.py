@@ -13,7 +13,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -23,6 +23,7 @@ from transformer_mt.base.system import flush_to_disk, lock, open_to_lock, user_i
 
 OWN_SUFFIX = ".transformer_mt-partial"
 _PATIENCE = 10.0  # seconds to wait while another process writes the same small file
+_MOST_JSON = 20_000_000  # bytes of a JSON file
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -134,16 +135,12 @@ def open_locked(path: Path, patience: float) -> int | None:
     """
     until = time.monotonic() + patience
     while True:
-        descriptor = open_to_lock(path)
-        is_held, is_free = False, True
-        try:
+        with ExitStack() as stack:
+            stack.callback(os.close, descriptor := open_to_lock(path))
             is_free = lock(descriptor)
-            is_held = is_free and _is_still_at(path, descriptor)
-            if is_held:
+            if is_free and _is_still_at(path, descriptor):
+                stack.pop_all()
                 return descriptor
-        finally:
-            if not is_held:
-                os.close(descriptor)
         if not is_free:
             if time.monotonic() >= until:
                 return None
@@ -196,8 +193,11 @@ def _is_still_at(path: Path, descriptor: int) -> bool:
 def read_json(path: Path) -> Any:
     """Return the values in a JSON file.
 
-    Raises OSError if it cannot be read or is not a regular file; ValueError if it is nested too deeply, or not JSON.
+    Raises OSError if it cannot be read or is not a regular file; ValueError if it is too large, nested too deeply, or
+    not JSON.
     """
+    if path.stat().st_size > _MOST_JSON:  # a value takes twenty times as much memory as text
+        raise ValueError(f"it has more than {_MOST_JSON:,} bytes")
     return parse_json(read_regular(path).decode("utf-8"))
 
 

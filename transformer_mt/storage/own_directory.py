@@ -58,11 +58,11 @@ def hold(directory: Path, owner: Owner, inside: Path | None = None, patience: fl
 
     Raises DirectoryError as `check_own` does, or if another process still has it locked after `patience` seconds.
     """
-    check_own(directory, owner, inside)
     with ExitStack() as stack:
         with writing_to(directory, DirectoryError, f"or {owner.cure}"):
             while True:
                 directory.mkdir(parents=True, exist_ok=True)
+                check_own(directory, owner, inside)
                 with suppress(FileNotFoundError):  # its owner has just deleted it
                     descriptor = open_locked(directory / LOCK, min(patience, 2.0))
                     if descriptor is None and patience > 2.0:

@@ -8,14 +8,14 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from transformer_mt.base.cores import text
 from transformer_mt.version import __version__
 
 
 def processor() -> str:
     """Return the model of the processor if Linux reports it, otherwise the kind of processor."""
-    cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(encoding="utf-8", errors="replace") if cpuinfo.is_file() else ""
-    return text.partition("model name")[2].partition(": ")[2].partition("\n")[0] or platform.machine()
+    found = text(Path("/proc/cpuinfo")).partition("model name")[2].partition(": ")[2].partition("\n")[0]
+    return found or platform.machine()
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Reads and writes weights as safetensors, and sets the directory in which PyTorch keeps compiled code."""
 
+import json
 import os
 import stat
 import sys
@@ -22,11 +23,15 @@ def model_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def save_weights(weights: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file. Raises OSError or SafetensorError if writing fails."""
+    """Write a safetensors file, whose bytes depend only on its content. Raises OSError or SafetensorError."""
     with path.open("wb") as file:
         rights = os.fstat(file.fileno()).st_mode
     save_file({name: weight.contiguous() for name, weight in weights.items()}, path, metadata)
     path.chmod(rights)  # safetensors makes it readable only by the owner; give it the rights of other new files
+    with path.open("r+b") as file:  # safetensors writes the metadata in a random order
+        header = json.loads(file.read(length := int.from_bytes(file.read(8), "little")))
+        file.seek(8)
+        file.write(json.dumps(header, separators=(",", ":"), ensure_ascii=False, sort_keys=True).encode().ljust(length))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

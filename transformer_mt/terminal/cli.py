@@ -1,7 +1,6 @@
-"""Code that commands share: arguments, their help, the handling of signals, the exit status, and running all stages."""
+"""Code that commands share: arguments, their help, the handling of signals, and the exit status."""
 
 import argparse
-import importlib
 import io
 import os
 import signal
@@ -11,14 +10,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import fields
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, get_args, get_type_hints
 
 from transformer_mt import end_at_once
 from transformer_mt.base import remote
 from transformer_mt.base.errors import ConfigError, UserError
-from transformer_mt.base.system import command_line
-from transformer_mt.base.wording import cut
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.base.wording import cut, hidden
+from transformer_mt.marian import as_model_dir
 
 if TYPE_CHECKING:
     from transformer_mt.decoding.loading import EngineOptions
@@ -41,21 +39,26 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model",
-        metavar="MODEL_DIR",
-        type=Path,
-        action=ModelDir,
-        help="the directory of a model, such as runs/<name>/model, or of a MarianMT model such as those of OPUS-MT",
-    )
+    about = "the directory of a model, such as runs/<name>/model, or of a MarianMT model such as those of OPUS-MT"
+    parser.add_argument("model", metavar="MODEL_DIR", type=Path, action=ModelDir, help=about)
 
 
-class ModelDir(argparse.Action):
+class BeforeSettings(argparse.Action):
+    """Stores the file or directory that a command needs. Raises ConfigError for a setting in its place."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, value: object, option: object = None) -> None:
+        if "=" in str(value) and not os.path.lexists(str(value)):
+            shown = cut(hidden(str(value)))
+            raise ConfigError(f"{shown}: is a setting, but {self.metavar} comes first: write {self.metavar} {shown}")
+        setattr(namespace, self.dest, value)
+
+
+class ModelDir(BeforeSettings):
     """Stores a model directory; one of MarianMT is converted first. `type` cannot do it: it would hide the error."""
 
     def __call__(self, parser: object, namespace: argparse.Namespace, value: object, option: object = None) -> None:
         assert isinstance(value, Path)
-        setattr(namespace, self.dest, as_model_dir(value))
+        super().__call__(parser, namespace, as_model_dir(value))
 
 
 def add_settings(parser: argparse.ArgumentParser, meaning: str) -> None:
@@ -63,44 +66,32 @@ def add_settings(parser: argparse.ArgumentParser, meaning: str) -> None:
     parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help=meaning)
 
 
+_ENGINE_HELP = {
+    "device": "auto, cpu, cuda or cuda:N (default: auto)",
+    "dtype": "format of matrix products (default: fp32)",
+    "quantize": "int8: multiply matrices of 8-bit integers, on a CPU (default: none)",
+    "workers": "number of processes on a CPU; 0, the default, lets the engine choose",
+    "engine": "torch (the default) runs a model directory; ctranslate2 runs a directory that `export` wrote",
+    "plain": "run the slow code that is easy to read instead of its faster versions, to compare the two",
+}
+
+
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --ensemble, --device, --dtype, --quantize, --workers, --engine and --plain."""
-    parser.add_argument(
-        "--ensemble",
-        metavar="MODEL_DIR",
-        type=Path,
-        action="append",
-        default=[],
-        help="another model with the same vocabulary, to use the mean of the models' probabilities. May be repeated",
-    )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
-    parser.add_argument(
-        "--dtype", choices=["fp32", "bf16", "fp16"], default="fp32", help="format of matrix products (default: fp32)"
-    )
-    parser.add_argument(
-        "--quantize",
-        choices=["none", "int8"],
-        default="none",
-        help="int8: multiply matrices of 8-bit integers, on a CPU (default: none)",
-    )
-    parser.add_argument(
-        "--workers",
-        metavar="N",
-        type=int,
-        default=0,
-        help="number of processes on a CPU; 0, the default, lets the engine choose",
-    )
-    parser.add_argument(
-        "--engine",
-        choices=["torch", "ctranslate2"],
-        default="torch",
-        help="torch (the default) runs a model directory; ctranslate2 runs a directory that `export` wrote",
-    )
-    parser.add_argument(
-        "--plain",
-        action="store_true",
-        help="run the slow code that is easy to read instead of its faster versions, to compare the two",
-    )
+    """Add --ensemble, and an option for each of EngineOptions."""
+    about = "another model with the same vocabulary, to use the mean of the models' probabilities. May be repeated"
+    parser.add_argument("--ensemble", metavar="MODEL_DIR", type=Path, action="append", default=[], help=about)
+    from transformer_mt.decoding.loading import EngineOptions  # here, because most commands need no engine
+
+    kinds = get_type_hints(EngineOptions)
+    for name, about in _ENGINE_HELP.items():
+        default, choices = getattr(EngineOptions, name), get_args(kinds[name])
+        if default is False:
+            parser.add_argument(f"--{name}", action="store_true", help=about)
+        elif choices:
+            parser.add_argument(f"--{name}", choices=choices, default=default, help=about)
+        else:
+            metavar = "N" if kinds[name] is int else None
+            parser.add_argument(f"--{name}", type=kinds[name], metavar=metavar, default=default, help=about)
 
 
 def engine_options(arguments: argparse.Namespace) -> "EngineOptions":
@@ -249,33 +240,3 @@ def shown(path: Path) -> str:
     """Return a path as text: relative if it is below the working directory, else absolute."""
     path = Path(os.path.abspath(path))
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-
-
-def run_all_stages(
-    config: str, overrides: Sequence[str], run_dir: str, has_test_sets: bool, command: Sequence[str]
-) -> int:
-    """Prepare, train and average; evaluate if there are test sets. A stage resumes, or finds that it is done already.
-
-    Returns the exit status of the first stage that was stopped, or 0. If one is stopped, prints `command`, which
-    resumes it and runs the later ones, too. Raises UserError.
-    """
-    resume = f"To resume, and to run the later stages, too: {command_line(command)}"
-    for name, arguments in stages(config, overrides, run_dir, has_test_sets):
-        # Imported here, because most of them import PyTorch.
-        main = importlib.import_module(f"transformer_mt.{name}").main
-        try:
-            status: int = main(arguments)
-        except KeyboardInterrupt:
-            print(resume, file=sys.stderr)
-            raise
-        if status:
-            print(resume)
-            return status
-    return 0
-
-
-def stages(config: str, overrides: Sequence[str], run_dir: str, has_test_sets: bool) -> list[tuple[str, list[str]]]:
-    """Return the names of the stages, in order, with their arguments."""
-    named, of_run = [config, *overrides], [run_dir]
-    found = [("prepare", named), ("train", named), ("average", of_run)]
-    return [*found, ("evaluate", of_run)] if has_test_sets else found

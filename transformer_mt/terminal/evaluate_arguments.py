@@ -53,75 +53,46 @@ def parser() -> argparse.ArgumentParser:
         "writes evaluation/<test>.hypotheses.txt and evaluation/scores.json into its directory.\n"
         "Or, with --hypothesis and --reference, reads a file of translations and its references, and only prints\n"
         "their scores. Or, with --compare, tests with sacreBLEU's paired bootstrap whether other runs or files are\n"
-        "better than the first.",
+        "better than the first. Runs that differ only by training.seed are compared as one, by their mean score.",
         "python -m transformer_mt.evaluate runs/demo_en_de --test demo beam_size=5\n"
         "  python -m transformer_mt.evaluate --hypothesis hypotheses.txt --reference references.txt\n"
         "  python -m transformer_mt.evaluate --compare runs/old runs/new",
     )
+    about = "a run or a model; an export needs --engine ctranslate2"
     found.add_argument(
-        "model",
-        metavar="RUN_DIR|MODEL_DIR|EXPORT_DIR",
-        type=Path,
-        nargs="?",
-        help="a run or a model; an export needs --engine ctranslate2",
+        "model", metavar="RUN_DIR|MODEL_DIR|EXPORT_DIR", type=Path, action=cli.BeforeSettings, nargs="?", help=about
     )
     cli.add_settings(found, "settings of decoding, such as beam_size=5")
     found.add_argument("--test", metavar="NAME", help="translate only this test set of the configuration")
-    found.add_argument(
-        "--tune",
-        metavar="key=value,value",
-        nargs="+",
-        default=[],
-        help="try these settings, such as beam_size=4,8, on the validation set, and use the best for the test sets",
+    about = "try these settings, such as beam_size=4,8, on the validation set, and use the best for the test sets"
+    found.add_argument("--tune", metavar="key=value,value", nargs="+", default=[], help=about)
+    about = (
+        "also score the test sets in capitals (upper), with a capital for each word (title), with a typo in each "
+        "source (typos), without full stops at the end (punct)"
     )
-    found.add_argument(
-        "--perturb",
-        metavar="CHANGE",
-        nargs="+",
-        choices=["upper", "title", "typos", "punct"],
-        default=[],
-        help="also score the test sets in capitals (upper), with a capital for each word (title), with a typo in each "
-        "source (typos), without full stops at the end (punct)",
-    )
+    changes = ["upper", "title", "typos", "punct"]
+    found.add_argument("--perturb", metavar="CHANGE", nargs="+", choices=changes, default=[], help=about)
     cli.add_engine_arguments(found)
     _add_arguments_of_scores(found)
     return found
 
 
 def _add_arguments_of_scores(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--hypothesis", metavar="FILE", type=cli.place, help="score these translations, without a model"
-    )
-    parser.add_argument(
-        "--reference", metavar="FILE", type=cli.place, nargs="+", action="extend", default=[], help="their references"
-    )
-    language = "the language of the translations, such as zh, ja, ko or th, which chooses the tokenisation of BLEU"
-    parser.add_argument("--source", metavar="FILE", type=cli.place, help="the sources of --hypothesis, for --analyse")
-    parser.add_argument(
-        "--compare",
-        metavar="RUN_DIR|FILE",
-        type=Path,
-        nargs="+",
-        help="test whether runs that were evaluated, or files with --reference, are better than the first",
-    )
-    parser.add_argument(
-        "--metrics",
-        metavar="NAME",
-        nargs="+",
-        type=_metric,
-        default=METRICS,
-        help="bleu, chrf, chrf++, ter, comet=MODEL_DIR (default: bleu chrf ter)",
-    )
-    parser.add_argument("--language", metavar="CODE", default="", help=language)
+    file: dict[str, Any] = {"metavar": "FILE", "type": cli.place}
+    parser.add_argument("--hypothesis", **file, help="score these translations, without a model")
+    parser.add_argument("--reference", **file, nargs="+", action="extend", default=[], help="their references")
+    parser.add_argument("--source", **file, help="the sources of --hypothesis, for --analyse")
+    about = "test whether runs that were evaluated, or files with --reference, are better than the first"
+    parser.add_argument("--compare", metavar="RUN_DIR|FILE", type=Path, nargs="+", help=about)
+    about = "bleu, chrf, chrf++, ter, comet=MODEL_DIR (default: bleu chrf ter)"
+    parser.add_argument("--metrics", metavar="NAME", nargs="+", type=_metric, default=METRICS, help=about)
+    about = "the language of the translations, such as zh, ja, ko or th, which chooses the tokenisation of BLEU"
+    parser.add_argument("--language", metavar="CODE", default="", help=about)
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the scores to this file")
-    parser.add_argument(
-        "--confidence", action="store_true", help="add 95%% confidence intervals, from 1,000 bootstrap samples"
-    )
-    parser.add_argument(
-        "--analyse",
-        action="store_true",
-        help="show weaknesses: scores by source length, odd translations, the worst lines",
-    )
+    about = "add 95%% confidence intervals, from 1,000 bootstrap samples"
+    parser.add_argument("--confidence", action="store_true", help=about)
+    about = "show weaknesses: scores by source length, odd translations, the worst lines"
+    parser.add_argument("--analyse", action="store_true", help=about)
 
 
 def _metric(text: str) -> str:

@@ -11,6 +11,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, BinaryIO
 from uuid import uuid4
 
@@ -19,6 +20,7 @@ from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import DirectoryError, TranslationError, UserError
 from transformer_mt.base.remote import RemotePath
 from transformer_mt.base.wording import LineProgress, counted
+from transformer_mt.corpora.text_files import version_of
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
@@ -37,7 +39,7 @@ from transformer_mt.terminal.translation_output import (
 )
 from transformer_mt.text.terms import Terms
 
-_FORMAT = 7  # the format of parts.json and of the parts
+_FORMAT = 8  # the format of parts.json and of the parts
 
 
 @dataclass(frozen=True)
@@ -132,10 +134,7 @@ class _FileTranslation:
         output = self.arguments.output
         if isinstance(output, RemotePath):
             return output.tried(output.version) if output.exists() else None
-        with suppress(FileNotFoundError):
-            status = output.stat()
-            return status.st_ino, status.st_mtime_ns
-        return None
+        return version_of(output)
 
     def _begun(self, outdated: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the record of the parts, or write a new one if nobody needs that of the directory.
@@ -184,14 +183,16 @@ class _FileTranslation:
         """Return the counts of a part, and append it to the output. Raises DirectoryError if it is of other lines."""
         counts = self.parts.read(number, output)
         if job.digests[number : number + 1] != [counts.pop("made_from", None)]:
-            first = number * job.block_lines + 1
-            raise DirectoryError(
-                f"{self.arguments.input}, or the file of --prefix, has changed since an earlier start translated "
-                f"parts of it. The first changed lines are among lines {first} to {first + job.block_lines - 1}. To "
-                "resume, restore the old text; to translate these lines again, delete "
-                f"{self.parts.path(number)}; {self.parts.begin_anew()}"
-            )
+            raise self._changed(job, number, f"to translate these lines again, delete {self.parts.path(number)}; ")
         return counts
+
+    def _changed(self, job: _Job, number: int, advice: str = "") -> DirectoryError:
+        first = number * job.block_lines + 1
+        return DirectoryError(
+            f"{self.arguments.input}, or the file of --prefix, has changed since this translation began. The first "
+            f"changed lines are among lines {first} to {first + job.block_lines - 1}. To resume, restore the old text; "
+            f"{advice}{self.parts.begin_anew()}"
+        )
 
     def _digest(self, block: Block) -> str:
         """Return a hash of lines, their prefixes, and the settings. Line ends and compression do not matter."""
@@ -230,9 +231,14 @@ class _FileTranslation:
         return ""
 
     def _translate(self, job: _Job, progress: LineProgress) -> None:
-        """Read the input once more, and translate each block that is missing and that no other process has claimed."""
+        """Read the input once more, and translate each block that is missing and that no other process has claimed.
+
+        Raises DirectoryError or CorpusError as soon as a block is read that is not the one of the first reading.
+        """
         form = OutputForm.of(self.arguments, self.decoding)
-        for number, block in enumerate(self._blocks(job.block_lines)):
+        for number, (planned, block) in enumerate(zip_longest(job.digests, self._blocks(job.block_lines))):
+            if block is None or self._digest(block) != planned:
+                raise self._changed(job, number)
             part = self.parts.path(number)
             if part.exists() or not self.claims.take(part):
                 continue
@@ -245,7 +251,7 @@ class _FileTranslation:
                     content = gzip.compress(content, mtime=0)
                 if not self._is_current():  # this process hung, and meanwhile others have completed the output
                     return
-                self.parts.write(number, {"made_from": self._digest(block), **vars(summary)}, content)
+                self.parts.write(number, {"made_from": planned, **vars(summary)}, content)
             self.claims.give_back(part)
             self._show(job, progress)
 

@@ -17,6 +17,8 @@ from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.base.remote import Place, RemotePath
 from transformer_mt.base.wording import LineProgress, counted
 from transformer_mt.corpora import text_files
+from transformer_mt.corpora.text_files import while_unchanged
+from transformer_mt.documents.document import in_utf8
 from transformer_mt.terminal import cli
 
 Line = TypeVar("Line")
@@ -99,27 +101,25 @@ def open_lines(path: Place | None, errors: text_files.InvalidText, buffer_lines:
     """Open a file, or standard input if `path` is None, and return its lines in blocks.
 
     A block holds up to `buffer_lines` lines of a file, those that have arrived from a pipe, or one line typed on a
-    terminal. Raises UserError if standard input is closed. Reading the blocks raises the CorpusErrors of `read_lines`.
+    terminal. Raises UserError if standard input is closed. Reading the blocks raises the CorpusErrors of `read_lines`,
+    or one that says that the file has changed since this function was called.
     """
     if path is not None and not path.is_file():
         return LineInput(arriving_blocks(text_files.read_lines(path, errors), buffer_lines))
     if path is not None:
-        num_lines = (
-            None
-            if text_files.is_compressed(path) or isinstance(path, RemotePath)
-            else text_files.survey(path).num_lines
-        )
-        return LineInput(blocks(text_files.read_lines(path, errors), buffer_lines), is_file=True, num_lines=num_lines)
+        found = while_unchanged(blocks(text_files.read_lines(path, errors), buffer_lines), path, str(path))
+        is_long = text_files.is_compressed(path) or isinstance(path, RemotePath)
+        return LineInput(found, is_file=True, num_lines=None if is_long else text_files.survey(path).num_lines)
     file = _standard_input()
     if file.isatty():
         return LineInput(blocks(text_files.decode_lines(_typed(file), "standard input", errors), 1))
     lines = text_files.decode_lines(text_files.limited_lines(file, "standard input"), "standard input", errors)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return LineInput(arriving_blocks(lines, buffer_lines))
-    start = file.tell()
+    found, start = while_unchanged(blocks(lines, buffer_lines), file.fileno(), "standard input"), file.tell()
     num_lines = text_files.survey_of(file).num_lines
     file.seek(start)
-    return LineInput(blocks(lines, buffer_lines), is_file=True, num_lines=num_lines)
+    return LineInput(found, is_file=True, num_lines=num_lines)
 
 
 def _standard_input() -> BinaryIO:
@@ -130,11 +130,16 @@ def _standard_input() -> BinaryIO:
     return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
 
 
-def read_document(path: Place | None, errors: text_files.InvalidText) -> str:
-    """Read a file, or standard input if `path` is None, with its line ends. Raises the CorpusErrors of `read_lines`."""
+def read_document(path: Place | None, errors: text_files.InvalidText, form: str) -> str:
+    """Read a file, or standard input if `path` is None, with its line ends.
+
+    Raises the CorpusErrors of `read_lines`, and the errors of `in_utf8`.
+    """
+    name = str(path or "standard input")
     with text_files.opened(path) if path is not None else nullcontext(_standard_input()) as file:
-        content = file.read()
-    for _ in text_files.decode_lines(io.BytesIO(content), str(path or "standard input"), errors):
+        content = in_utf8(file.read(), form, errors)
+    lines = [*text_files.limited_lines(io.BytesIO(content), name)]
+    for _ in text_files.decode_lines(lines, name, errors):
         pass  # only for its errors and warnings, which give the line
     return content.decode("utf-8-sig", errors)
 
@@ -154,8 +159,12 @@ def beside(lines: LineInput, path: Place, errors: text_files.InvalidText) -> Ite
     """Yield each block with the lines of a second file that belong to it.
 
     Raises CorpusError if the two have different numbers of lines: before the first block if the lines of both can be
-    counted, otherwise at the end of the shorter one.
+    counted, otherwise at the end of the shorter one. Raises CorpusError as soon as the second file has changed, too.
     """
+    return while_unchanged(_beside(lines, path, errors), path, str(path))
+
+
+def _beside(lines: LineInput, path: Place, errors: text_files.InvalidText) -> Iterator[tuple[list[str], list[str]]]:
     if lines.num_lines is not None and path.is_file():
         _check_equal(path, text_files.survey(path).num_lines, lines.num_lines)
     others, done = text_files.read_lines(path, errors), 0

@@ -1,6 +1,7 @@
 """Translates blocks of lines, writes the translations as text or JSON, and lists lines that the user should look at."""
 
 import json
+import logging
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,12 +15,14 @@ from transformer_mt.base.wording import LineProgress, counted, cut
 from transformer_mt.corpora.text_files import InvalidText
 from transformer_mt.decoding.translation import BLANK, Translation, doubtful
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.documents.paragraphs import looks_wrapped
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import finite
 from transformer_mt.terminal.line_input import LineInput, beside
 from transformer_mt.text.terms import Terms
 from transformer_mt.text.tokenizer import tagged
 
+_log = logging.getLogger(__name__)
 _MOST_SHOWN = 5  # line numbers of each kind
 _WARNINGS = {  # of doubtful translations; each follows `the translation of 3 lines`
     "short": "is much shorter than usual for a source of its length, so something may be missing",
@@ -198,6 +201,11 @@ def translate_block(
         terms=terms,
     )
     seconds = time.perf_counter() - begun
+    if block.first_line == 1 and looks_wrapped([translator.tags.parted(line)[1] for line in block.lines[:500]]):
+        _log.warning(
+            "warning: the text looks as if its sentences were broken into several lines, but each line is translated "
+            "alone: --format paragraphs translates complete paragraphs"
+        )
     summary.seconds += seconds
     written = []
     for number, (line, translations) in enumerate(zip(block.lines, found, strict=True), start=block.first_line):

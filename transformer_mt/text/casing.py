@@ -53,16 +53,15 @@ class Casing:
 
         return re.sub(f"{self._symbols.pattern}|(?P<word>{_WORD.pattern})", usual, text)
 
-    def _usual_word(self, word: str) -> str:
-        return self._cached(word.lower())
-
     @cached_property
-    def _cached(self) -> Callable[[str], str]:
-        def usual(lower: str) -> str:
+    def _usual_word(self) -> Callable[[str], str]:
+        @lru_cache(2**16)
+        def usual(word: str) -> str:
+            lower = word.lower()
             ids: list[list[int]] = self.tokenizer.source.encode([lower, capital := lower[0].upper() + lower[1:]])
             return capital if len(ids[1]) < len(ids[0]) else lower
 
-        return lru_cache(2**16)(usual)
+        return usual
 
     @cached_property
     def _symbols(self) -> Symbols:

@@ -132,9 +132,9 @@ def _added(
             f"{len(before):,} pieces, by {len(new_symbols)} new tags and user_symbols and by new pieces: raise it"
         )
     taken = {*before, *new_symbols, *symbols}
-    others = [
-        number for number, piece in enumerate(pieces_of(trained)) if piece not in taken and _is_text(trained, number)
-    ]
+    special = trained.is_control, trained.is_unknown, trained.is_byte
+    others = [number for number, piece in enumerate(pieces_of(trained)) if piece not in taken]
+    others = [number for number in others if not any(is_special(number) for is_special in special)]
     others.sort(key=lambda number: len(trained.id_to_piece(number)) > 1)  # letters first: without them, words are bytes
     scores = [trained.get_score(number) for number in others]
     if settings.algorithm != "unigram":
@@ -144,11 +144,6 @@ def _added(
         (trained.id_to_piece(number), score, _NORMAL) for number, score in zip(others[:room], scores, strict=False)
     ]
     return [(symbol, 0.0, _USER_DEFINED) for symbol in new_symbols] + pieces
-
-
-def _is_text(processor: SentencePieceProcessor, number: int) -> bool:
-    """Whether a piece is text, neither a special piece nor a byte."""
-    return not (processor.is_control(number) or processor.is_unknown(number) or processor.is_byte(number))
 
 
 def _grown(processor: SentencePieceProcessor, added: Sequence[Piece]) -> SentencePieceProcessor:

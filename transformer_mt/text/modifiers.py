@@ -89,7 +89,8 @@ def with_typos(text: str, symbols: Symbols, random: Random, share: float) -> str
     space after the word. Words with a digit or a symbol have none, and neither have words without letters.
     """
     words = text.split(" ")
-    usable = [at for at, word in enumerate(words) if _has_typos(word, symbols)]
+    with_letters = [at for at, word in enumerate(words) if any(map(str.isalpha, word))]
+    usable = [at for at in with_letters if not any(map(str.isdigit, words[at])) and not symbols.search(words[at])]
     if not usable:
         return text
     chosen = [at for at in usable if random.random() < share] or [random.choice(usable)]
@@ -101,11 +102,6 @@ def with_typos(text: str, symbols: Symbols, random: Random, share: float) -> str
         else:
             words[at] = _with_typo(words[at], letters, random)
     return "".join([word + gap for word, gap in zip(words, gaps, strict=True)])
-
-
-def _has_typos(word: str, symbols: Symbols) -> bool:
-    characters = set(word)
-    return any(map(str.isalpha, characters)) and not any(map(str.isdigit, characters)) and not symbols.search(word)
 
 
 def _with_typo(word: str, letters: list[str], random: Random) -> str:

@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import accumulate
 from operator import add
 
+from transformer_mt.base.doubts import PLACEHOLDERS, placeholders
 from transformer_mt.base.errors import TokenizerError
 from transformer_mt.base.languages import KEEP, UNK, split_units
 from transformer_mt.text.terms import IN_WORD, Terms
@@ -22,9 +23,7 @@ _PROTECTED = (
     _KEEP.pattern,  # so that nothing in a text is taken for a piece
     rf"(?i:(?:https?|ftp)://|www\.){_URL}",
     r"(?<![\w.+-])[\w.+-]++(?<!\.)@[\w-]++(?:\.[\w-]+)+",  # an e-mail address
-    r"\{\{[^{}]*\}\}|\$?\{ ?[\w.:,!\[\]-]* ?\}",  # {{count}}, {name}, ${HOME}, {0:d}
-    r"%\(\w+\)[a-z]|%(?:\d+\$)?[-+#0]*+\d*+(?:\.\d+)?l?[sdifuxXeEgGc](?![^\W_])",  # %(name)s, %s, %1$s, %.2f
-    r"\$[A-Za-z_]\w*",  # $HOME
+    *PLACEHOLDERS,
     r"(?<![A-Za-z0-9_\u00c0-\u024f-])[A-Z]{1,6}-\d[A-Za-z0-9_-]*",  # ISO-9001
     r"(?<![A-Za-z0-9_\u00c0-\u024f-])[A-Za-z_]+\d[A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*",  # x86_64, v1.2
     r"(?<![\d.,])\d{5,}(?![.,]?\d)",  # a number whose digits no separators group
@@ -109,6 +108,19 @@ class Protection:
         pieces = [*KEEP[: len(sources)], ""]
         return Hidden("".join(map(add, texts, pieces)), sources, list(map(self.target, sources)))
 
+    def is_wordless(self, text: str) -> bool:
+        """Whether a text has nothing to translate: no letters outside of protected texts, and no terms."""
+        if any(map(str.isalpha, text)) and not self._only_protected.fullmatch(text):
+            return False  # without `cut`, which takes longer
+        parts = self.cut(text)
+        has_terms = self.terms is not None and any(map(self.terms.target, parts[1::2]))
+        return not has_terms and not any(map(str.isalpha, "".join(parts[::2])))
+
+    def keeps(self, parts: Sequence[str], translation: str) -> bool:
+        """Whether a translation has the protected texts in the results of `cut`, and no others."""
+        has_all = sorted(map(self.target, parts[1::2])) == sorted(self.cut(translation)[1::2])
+        return has_all and placeholders("".join(parts)) == placeholders(translation)
+
     def target(self, source: str) -> str:
         """The text that the translation has in place of a protected text: the same, or the translation of a term."""
         return (self.terms and self.terms.target(source)) or source
@@ -129,6 +141,11 @@ class Protection:
         if self.only_terms:
             others = [_KEEP.pattern]
         return re.compile("|".join([*own, *others, *([self.terms.pattern] if self.terms else [])]))
+
+    @cached_property
+    def _only_protected(self) -> re.Pattern[str]:
+        """Matches what `is_wordless` finds, with a few other texts. It never goes back, so it takes linear time."""
+        return re.compile(rf"(?:{self._regex.pattern}|[\W\d_])++")
 
 
 def without_pieces(translation: str) -> str:

@@ -7,7 +7,7 @@ import struct
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ def normalisation(processor: SentencePieceProcessor) -> str:
     return rule.get(_NAME, b"").decode() or "without a name" if rule.get(_CHARACTER_MAP) else ""
 
 
+@lru_cache(maxsize=4)
 def user_symbols(processor: SentencePieceProcessor) -> list[str]:
     """Return the user-defined pieces, which the tokenizer never cuts."""
     model = fields(processor.serialized_model_proto())
@@ -150,10 +151,9 @@ class Tokenizer:
         if settings.joint:
             source += target
             target.clear()
-            both = _processor(_train(source, settings, symbols, "source and target"), "the trained model")
+            both = _train(source, settings, symbols, "source and target")
             return cls(both, both)
-        models = [_train(source, settings, symbols, "source"), _train(target, settings, symbols, "target")]
-        return cls(*(_processor(model, "the trained model") for model in models))
+        return cls(_train(source, settings, symbols, "source"), _train(target, settings, symbols, "target"))
 
     @classmethod
     def load(cls, directory: Path) -> "Tokenizer":
@@ -296,7 +296,7 @@ def taken(lines: list[str]) -> Iterator[str]:
         yield lines.pop()
 
 
-def _train(lines: list[str], settings: TokenizerConfig, symbols: Sequence[str], side: str) -> bytes:
+def _train(lines: list[str], settings: TokenizerConfig, symbols: Sequence[str], side: str) -> SentencePieceProcessor:
     if not lines:
         raise TokenizerError(
             f"there is no {side} text to train a tokenizer on, because every line is blank, unreadable or left out by "
@@ -327,7 +327,7 @@ def _train(lines: list[str], settings: TokenizerConfig, symbols: Sequence[str], 
             # The new text may have fewer pieces than the extended tokenizer, which also has the old ones.
             return _train(again, settings.model_copy(update={"vocab_size": int(largest[1])}), symbols, side)
         raise TokenizerError(_explain(str(error), settings, side)) from error
-    return model.getvalue()
+    return open_model(model.getvalue(), "the trained model")
 
 
 def _explain(message: str, settings: TokenizerConfig, side: str) -> str:
@@ -340,10 +340,6 @@ def _explain(message: str, settings: TokenizerConfig, side: str) -> str:
             f"{smallest[1]}, or lower tokenizer.character_coverage={settings.character_coverage}"
         )
     return f"sentencepiece cannot train a tokenizer on the {side} text: {message}"
-
-
-def _read(path: Path) -> SentencePieceProcessor:
-    return _processor(read_model(path), str(path))
 
 
 def read_model(path: Path) -> bytes:
@@ -370,12 +366,12 @@ def open_model(model: bytes, name: str) -> SentencePieceProcessor:
     return processor
 
 
-def _processor(model: bytes, name: str) -> SentencePieceProcessor:
-    processor = open_model(model, name)
+def _read(path: Path) -> SentencePieceProcessor:
+    processor = open_model(read_model(path), str(path))
     special = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
     if special != (PAD, UNK, BOS, EOS):
         raise TokenizerError(
-            f"{name}: the special pieces pad, unk, bos and eos have the ids {special} instead of "
+            f"{path}: the special pieces pad, unk, bos and eos have the ids {special} instead of "
             f"{(PAD, UNK, BOS, EOS)}. Use a tokenizer that `python -m transformer_mt.prepare` wrote, or train one with "
             f"`spm_train --pad_id={PAD} --unk_id={UNK} --bos_id={BOS} --eos_id={EOS} --byte_fallback=true "
             "--normalization_rule_name=identity`"

@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,16 +32,8 @@ TIMEOUT = timedelta(minutes=10)  # of one collective operation; saving a checkpo
 ANSWER = timedelta(minutes=1)  # in which a rank that does not hang says so, after another has waited in vain
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """The place of this process among the processes of the run."""
-
-    rank: int = 0
-    size: int = 1
-    local_rank: int = 0
-    """Its number among the ranks on this machine, which is also the number of its GPU."""
-    local_size: int = 1
-    """The number of ranks on this machine."""
+class Ranks(torchrun.Place):
+    """The place of this process among the processes of the run, and what it does with them."""
 
     @property
     def is_first(self) -> bool:

@@ -21,18 +21,13 @@ if TYPE_CHECKING:
 
 
 def train(
-    learner: "Learner",
-    loader: Loader,
-    validate: "Callable[[], ValidationScores]",
-    settings: TrainingConfig,
-    progress: Progress,
-    run: "Run",
-    ranks: Ranks,
+    loader: Loader, validate: "Callable[[], ValidationScores]", progress: Progress, run: "Run"
 ) -> tuple[Progress, int]:
-    """Update the model, starting from `progress`, until training is complete or a signal asks to stop.
+    """Update the model of the run, starting from `progress`, until training is complete or a signal asks to stop.
 
     Returns the progress in the newest checkpoint, and the number of the signal, or 0 if there was none.
     """
+    learner, settings = run.learner, run.settings
     learner.loss.train()
     with run:
         # a validation for which a signal left no time before the run was resumed
@@ -44,7 +39,7 @@ def train(
             # one update: forward, backward, step
             step = progress.step + 1
             rate = learning_rate(step_on_schedule(progress, settings), settings)
-            made = one_update(learner, batches, rate, step, settings, ranks)
+            made = one_update(learner, batches, rate, step, settings, run.ranks)
             progress = run.after_update(replace(progress, step=step, position=position), made)
 
             # validate after every `validate_every` updates
@@ -60,32 +55,15 @@ def train(
 
 
 def one_update(
-    learner: "Learner",
-    batches: Sequence[MicroBatch],
-    rate: float,
-    step: int,
-    settings: TrainingConfig,
-    ranks: Ranks,
+    learner: "Learner", batches: Sequence[MicroBatch], rate: float, step: int, settings: TrainingConfig, ranks: Ranks
 ) -> Update:
     """Make one update from these micro-batches, the same number on every rank. Splits those too large for memory."""
     counts = torch.tensor([[batch.num_labels, batch.num_positions] for batch in batches]).sum(0)
     num_labels, num_positions = ranks.sum(counts).tolist()
+    for group in learner.optimizer.param_groups:
+        group["lr"] = rate
     numbers = learner.room.fit(
-        batches,
-        lambda parts: update(
-            learner.loss,
-            parts,
-            learner.optimizer,
-            learner.loss.scaler,
-            rate,
-            num_labels=num_labels,
-            clip_norm=settings.clip_norm,
-            seeds=(settings.seed, step),
-            ranks=ranks,
-            message_precision=settings.message_precision,
-        ),
-        learner.loss,
-        learner.device,
+        batches, lambda parts: update(learner, parts, step, num_labels, settings, ranks), learner.loss
     )
     learner.average.update(step)
     pairs = torch.cat([batch.pairs_B for batch in batches])

@@ -3,16 +3,18 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.amp import GradScaler
-from torch.optim import Optimizer
 
 from transformer_mt.batches.packing import MicroBatch
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks, whole
+
+if TYPE_CHECKING:
+    from transformer_mt.training.learning import Learner
 
 
 class Numbers(NamedTuple):
@@ -54,48 +56,42 @@ class Update:
 
 
 def update(
-    loss: nn.Module,
+    learner: "Learner",
     batches: Iterable[MicroBatch],
-    optimizer: Optimizer,
-    scaler: GradScaler,
-    rate: float,
-    *,
+    step: int,
     num_labels: int,
-    clip_norm: float,
-    seeds: tuple[int, int],
+    settings: TrainingConfig,
     ranks: Ranks,
-    message_precision: str,
 ) -> Numbers:
     """Change the weights once, by the mean gradient over the `num_labels` real target tokens of all micro-batches.
 
-    `loss` returns the LossSums of a micro-batch. The seed of dropout comes from `seeds` (of the run and of the update)
-    and the number of the micro-batch. With several ranks, `batches` are the micro-batches of this rank only, and the
-    gradients travel in `message_precision`. Only in fp16, `scaler` does something: it scales the loss, as small
-    gradients would become 0 (Micikevicius et al. 2018).
+    The loss of the learner returns the LossSums of a micro-batch. The seed of dropout comes from that of the run, from
+    `step` and from the number of the micro-batch. With several ranks, `batches` are the micro-batches of this rank
+    only, and the gradients travel in training.message_precision. Only in fp16, the scaler does something: it scales
+    the loss, as small gradients would become 0 (Micikevicius et al. 2018).
     """
+    loss, optimizer, scaler = learner.loss, learner.optimizer, learner.loss.scaler
     parameters = list(loss.parameters())
     sums = torch.zeros(3, device=parameters[0].device)
 
     # forward and backward, micro-batch by micro-batch
     for number, batch in enumerate(batches):
-        torch.manual_seed(seed_of(*seeds, ranks.rank + number * ranks.size))
+        torch.manual_seed(seed_of(settings.seed, step, ranks.rank + number * ranks.size))
         smoothed, nll = loss(batch)
         scaler.scale(smoothed / num_labels).backward()
         sums += torch.stack([smoothed.detach(), nll, torch.ones_like(nll)])
 
     # the sum over the ranks
-    ranks.sum_gradients(parameters, message_precision)
+    ranks.sum_gradients(parameters, settings.message_precision)
     scaler.unscale_(optimizer)
     smoothed, nll, num_batches = ranks.sum(sums)
 
     # clip the gradient; with a clip_norm of 0, only measure it
-    norm = whole(nn.utils.clip_grad_norm_(parameters, clip_norm or math.inf))
+    norm = whole(nn.utils.clip_grad_norm_(parameters, settings.clip_norm or math.inf))
 
     # one step: the fused optimizer changes nothing if `found_inf` is 1, so the host need not wait for this number
     is_finite = torch.isfinite(norm + smoothed)
     optimizer.found_inf = (~is_finite).float()  # type: ignore[attr-defined]
-    for group in optimizer.param_groups:
-        group["lr"] = rate
     optimizer.step()
     scaler.update()  # halves the scale if the gradient is not finite
     optimizer.zero_grad(set_to_none=True)

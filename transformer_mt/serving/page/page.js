@@ -301,6 +301,7 @@ function reasons({ doubts = [], numbers = {} }) {
       case "copied": return "not translated: the same as the source";
       case "untranslated": return "mostly words of the source";
       case "repeated": return "repeats itself";
+      case "placeholders": return "other placeholders than the source";
       case "numbers": {
         const { missing = [], invented = [] } = numbers ?? {};
         const lost = missing.length ? [`number lost: ${listed(missing)}`] : [];

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformer_mt.base.errors import CheckpointError
 from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import Device
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.marian import as_model_dir
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.training_settings import AveragingConfig, TrainingConfig, ValidationMetric
 from transformer_mt.storage.checksums import MODEL, checkpoint_path, saved_steps

@@ -16,12 +16,12 @@ from tqdm import tqdm
 from transformer_mt.base.errors import CheckpointError, UserError
 from transformer_mt.base.system import flush_to_disk, link_directory
 from transformer_mt.batches.loader import Position
-from transformer_mt.marian.marian_directory import as_model_dir
+from transformer_mt.marian import as_model_dir
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.reading import other_meaning_than
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import CONFIG, MODEL, check_model, checkpoint_path, fault, saved_steps, write_sums
-from transformer_mt.storage.files import cure
+from transformer_mt.storage.files import cure, read_json
 from transformer_mt.storage.records import versions
 from transformer_mt.storage.weights import (
     check_shapes,
@@ -88,9 +88,9 @@ def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokeniz
         _put_in_place(partial)
     except (OSError, SafetensorError, UserError) as error:
         shutil.rmtree(partial, ignore_errors=True)
+        earlier = "Earlier checkpoints are complete" if saved_steps(run_dir) else "There is no earlier checkpoint"
         raise CheckpointError(
-            f"{path}: cannot be saved ({error}). Earlier checkpoints are complete: "
-            f"{cure(error)} and run the same command again"
+            f"{path}: cannot be saved ({error}). {earlier}: {cure(error)} and run the same command again"
         ) from None
 
 
@@ -115,7 +115,7 @@ def finish_saving(run_dir: Path) -> None:
 def load_progress(path: Path) -> Progress:
     """The progress in a verified checkpoint. Raises CheckpointError if another version wrote it."""
     try:
-        values = json.loads((path / STATE).read_text("utf-8"))["progress"]
+        values = read_json(path / STATE)["progress"]
         best = tuple((metric, step) for metric, step in values["best"])
         return Progress(**{**values, "position": Position(**values["position"]), "best": best})
     except OSError as error:
@@ -229,7 +229,7 @@ def check_settings(path: Path, model: ModelConfig, advice: str) -> None:
 def tokenizer_of(path: Path) -> str | None:
     """The digest of the tokenizer of a checkpoint or model directory; None if `path` is neither."""
     if (path / STATE).is_file():
-        return str(json.loads((path / STATE).read_text("utf-8")).get("tokenizer", ""))
+        return str(read_json(path / STATE).get("tokenizer", ""))
     return read_metadata(path / MODEL).get("tokenizer")
 
 

@@ -27,12 +27,13 @@ from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.progress import Progress, expected_end, is_due, is_trained
-from transformer_mt.training.run.validation import ValidationScores, perplexity
+from transformer_mt.training.run.validation import ValidationScores, diverges, perplexity
 from transformer_mt.training.update import Update
 
 _LONGEST_SILENCE = 60.0  # seconds of training without a line in a log
 _LEAST_UPDATES, _LEAST_SECONDS = 20, 10.0  # then training tells of other programs
 _SOME = 0.1  # of the cores that training uses: less is nothing to tell
+CALMER = "lower training.peak_lr, raise training.warmup_steps, set training.clip_norm=1, or set training.precision=fp32"
 
 
 class RunLog(AbstractContextManager["RunLog"]):
@@ -42,7 +43,13 @@ class RunLog(AbstractContextManager["RunLog"]):
     """
 
     def __init__(
-        self, run_dir: Path, settings: TrainingConfig, progress: Progress, ranks: Ranks, device: torch.device
+        self,
+        run_dir: Path,
+        settings: TrainingConfig,
+        progress: Progress,
+        ranks: Ranks,
+        device: torch.device,
+        num_pieces: int,
     ) -> None:
         self._path = run_dir / "log.jsonl"
         self._settings, self._is_first, self._device = settings, ranks.is_first, device
@@ -59,6 +66,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         self._updates: list[Update] = []
         self._begun = self._logged = self._printed = progress
         self._validated = 0.0  # seconds of all validations
+        self._num_pieces, self._diverged = num_pieces, False
         # Other ranks on this machine would seem to be other programs.
         self._others = OtherPrograms() if ranks.size == 1 and device.type == "cpu" else None
 
@@ -114,6 +122,7 @@ class RunLog(AbstractContextManager["RunLog"]):
             "seconds": progress.seconds,
         }
         self._write(record)
+        self._diverges(progress, nll)
         self._bar.set_postfix_str(f"loss {record['loss']:.3f}, {record['tokens_per_second']:,.0f} tokens/s")
         self._print_progress(
             progress,
@@ -149,10 +158,23 @@ class RunLog(AbstractContextManager["RunLog"]):
             return
         best = progress.best_steps[:1] == [progress.step]
         self._write({"step": progress.step} | scores.record() | {"best": best})
+        but = ", but training diverges" if self._diverges(progress, scores["nll"]) else ""
         self._say(
             f"update {progress.step}: validation {scores.said(self._settings.metric)}"
-            f"{', the best so far' if best else ''} ({scores.seconds:.0f} s)\n  {scores.example}"
+            f"{', the best so far' if best else ''}{but} ({scores.seconds:.0f} s)\n  {scores.example}"
         )
+
+    def _diverges(self, progress: Progress, nll: float) -> bool:
+        """Whether a loss says that training diverges. The first time, a warning says what to change."""
+        found = diverges(nll, self._num_pieces)
+        if found and not self._diverged:
+            self._diverged = True
+            self._say(
+                f"warning: training diverges: at update {progress.step}, the loss is {nll:.1f} nats per token, more "
+                f"than twice that of a uniform guess among the {self._num_pieces:,} target pieces, "
+                f"{math.log(self._num_pieces):.1f}. Train again in another run_dir: {CALMER}"
+            )
+        return found
 
     def _write(self, record: dict[str, float | int | bool]) -> None:
         finite = {key: number if math.isfinite(number) else None for key, number in record.items()}  # JSON has no NaN

@@ -18,15 +18,17 @@ import torch
 from transformer_mt.base.errors import TrainingError
 from transformer_mt.base.wording import counted
 from transformer_mt.batches.batching import Pairs
+from transformer_mt.batches.encoded import described, places_of_pairs
 from transformer_mt.batches.loader import Loader, Position, split_evenly
 from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.kernels.device import Device
-from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.settings.experiment import Config
+from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress, compare_with_best, is_due
 from transformer_mt.training.run.checkpoint import Tensors, save
-from transformer_mt.training.run.run_log import RunLog
+from transformer_mt.training.run.run_log import CALMER, RunLog
 from transformer_mt.training.run.validation import ValidationScores
 from transformer_mt.training.update import Update
 
@@ -117,28 +119,21 @@ def count_update(
     raise TrainingError(
         f"loss or gradient of {counted(limit, 'update')} in a row was not finite. The last one, update "
         f"{update.step}, was on {lines_of(pairs)}. None of them changed the weights. Look at "
-        "these lines; lower training.peak_lr, raise training.warmup_steps, set training.clip_norm=1, or set "
-        "training.precision=fp32"
+        f"these lines; {CALMER}"
     )
 
 
 class Run:
-    """A run that starts or continues from `progress`. `lines_of` describes where pairs are in the text."""
+    """A run that starts or continues from `progress`."""
 
     def __init__(
-        self,
-        run_dir: Path,
-        learner: Learner,
-        tokenizer_digest: str,
-        settings: TrainingConfig,
-        progress: Progress,
-        ranks: Ranks,
-        lines_of: Callable[[Pairs], str],
+        self, config: Config, learner: Learner, tokenizer: Tokenizer, progress: Progress, ranks: Ranks
     ) -> None:
-        self._run_dir, self._learner, self._digest, self._settings = run_dir, learner, tokenizer_digest, settings
-        self._saved, self._ranks, self._lines_of, self._device = progress, ranks, lines_of, learner.device
-        self._stop = StopSignal(ranks)
-        self._log = RunLog(run_dir, settings, progress, ranks, self._device.torch_device)
+        self.learner, self.settings, self.ranks = learner, config.training, ranks
+        self._run_dir, self._data_dir, self._digest = Path(config.run_dir), Path(config.data_dir), tokenizer.digest
+        self._saved, self._device = progress, learner.device
+        self._stop, vocab_size = StopSignal(ranks), tokenizer.target_vocab_size
+        self._log = RunLog(self._run_dir, self.settings, progress, ranks, self._device.torch_device, vocab_size)
         self._unread = list[tuple[Progress, Update]]()
         self._started, self._began = time.perf_counter() - progress.elapsed, 0.0  # when training and this update began
         self.signal = 0
@@ -161,16 +156,16 @@ class Run:
         updates, stage = loader.updates(progress.position, self._stop.unless_it_comes), progress.position.stage
         for step, (pairs, position) in enumerate(updates, start=progress.step + 1):
             self._began = time.perf_counter()
-            numbered = self._ranks.share(list(enumerate(split_evenly(pairs, self._ranks.size))))
+            numbered = self.ranks.share(list(enumerate(split_evenly(pairs, self.ranks.size))))
             yield [loader.batch(part, step, number) for number, part in numbered], position
             if position.stage > stage:
                 stage = position.stage
-                self._ranks.say(f"stage {stage + 1} of {len(loader.stages)} begins after update {step}")
+                self.ranks.say(f"stage {stage + 1} of {len(loader.stages)} begins after update {step}")
         self.signal = self._stop.number()
 
     def after_update(self, progress: Progress, update: Update) -> Progress:
         """Count and log an update; `progress` has the step and the position after it."""
-        settings = self._settings
+        settings = self.settings
         progress = replace(progress, tokens=progress.tokens + update.num_labels, elapsed=self._elapsed())
         every = settings.validate_every, settings.save_every, settings.log_every
         to_validate, *is_saved_or_logged = (is_due(each, progress, settings) for each in every)
@@ -191,32 +186,35 @@ class Run:
 
     def _agreed(self, seconds: float) -> float:
         """The same on every rank if there is training.max_minutes, so that all ranks have one rate and end together."""
-        return self._ranks.max(seconds) if self._settings.max_minutes else seconds
+        return self.ranks.max(seconds) if self.settings.max_minutes else seconds
 
     def _read(self, progress: Progress) -> Progress:
         """Log the updates since the last call, and count the skipped ones and the micro-batches that were split."""
         limit = MOST_IN_A_ROW_FP16 if self._device.dtype == torch.float16 else MOST_IN_A_ROW
         for then, update in self._unread:
-            progress = count_update(progress, update, limit, self._lines_of, self._ranks)
+            progress = count_update(progress, update, limit, self._lines_of, self.ranks)
             self._log.update(replace(then, skipped=progress.skipped, split=progress.split), update)
         self._unread.clear()
         return progress
+
+    def _lines_of(self, pairs: Pairs) -> str:
+        return described(places_of_pairs(self._data_dir, pairs))
 
     def after_validation(self, progress: Progress, scores: ValidationScores) -> Progress:
         """Rank this validation among those before, keep its scores for `average`, and log it."""
         longest = max(progress.longest_validation, self._agreed(scores.seconds))
         progress = replace(progress, elapsed=self._elapsed(), longest_validation=longest)
-        progress = compare_with_best(progress, scores.goodness(self._settings.metric), self._settings)
+        progress = compare_with_best(progress, scores.goodness(self.settings.metric), self.settings)
         progress = replace(progress, validated={"step": progress.step, **asdict(scores)})
         self._log.validation(progress, scores)
         return progress
 
     def save(self, progress: Progress) -> None:
         """Save a checkpoint. Every rank must call this. Raises UserError or OSError on every rank if it fails."""
-        tensors = Tensors.of(self._learner, self._ranks)
-        with self._ranks.together():
-            if self._ranks.is_first:
-                save(self._run_dir, tensors, progress, self._digest, self._settings)
+        tensors = Tensors.of(self.learner, self.ranks)
+        with self.ranks.together():
+            if self.ranks.is_first:
+                save(self._run_dir, tensors, progress, self._digest, self.settings)
         self._saved = progress
 
     def end(self, progress: Progress) -> Progress:

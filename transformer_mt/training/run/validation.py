@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import CorpusError, TranslationError, UserError
-from transformer_mt.base.wording import two_decimals
+from transformer_mt.base.wording import beginning, two_decimals
 from transformer_mt.batches.batching import ordered_batches
 from transformer_mt.batches.encoded import EncodedCorpus, sentences_of
 from transformer_mt.corpora.text_files import read_lines
@@ -25,11 +25,10 @@ from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.evaluation.metrics import check_tokeniser, corpus_score
 from transformer_mt.kernels.device import Device, on_host
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.settings.corpus_settings import CorpusConfig
-from transformer_mt.settings.model_settings import ModelConfig
+from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.settings.section import fingerprint
-from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig, ValidationMetric
+from transformer_mt.settings.training_settings import VALIDATION_METRICS, ValidationMetric
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks, whole_parameters
 from transformer_mt.training.learning import BatchLoss, Learner
@@ -59,7 +58,12 @@ def perplexity(nll: float) -> float:
     return math.exp(min(nll, 700.0))
 
 
-EXAMPLE = 100  # characters of each side
+def diverges(nll: float, num_pieces: int) -> bool:
+    """Whether a loss is more than twice that of a uniform guess, ln(num_pieces): a model without training has less."""
+    return not nll <= 2 * math.log(num_pieces)
+
+
+EXAMPLE = 100  # characters of each side, or less
 GREEDY = DecodingConfig(beam_size=1)
 FEW = 64  # sentences: to start processes takes longer than to translate so few in this one
 
@@ -128,31 +132,22 @@ def shown_metrics(chosen: ValidationMetric) -> list[ValidationMetric]:
     return list(dict.fromkeys(printed))
 
 
-def load_validation(
-    data_dir: Path,
-    tokenizer: Tokenizer,
-    corpus: CorpusConfig,
-    model: ModelConfig,
-    training: TrainingConfig,
-    decoding: DecodingConfig,
-) -> list[ValidationSet]:
+def load_validation(config: Config, tokenizer: Tokenizer) -> list[ValidationSet]:
     """Read the validation sets that `prepare` wrote. Raises CorpusError if their files have changed since."""
-    found = []
-    for split, text in corpus.validation_sets.items():
+    data_dir, found = Path(config.data_dir), []
+    for split, text in config.corpus.validation_sets.items():
         encoded = EncodedCorpus.load(data_dir / split)
         references = list(read_lines(data_dir / f"{split}.target.txt"))
         if len(references) != len(encoded):
             raise CorpusError(
                 f"{data_dir}/{split}.target.txt is not as it was written; delete {data_dir} and prepare again"
             )
-        _, language = corpus.languages_of(text)
+        _, language = config.corpus.languages_of(text)
         check_tokeniser(language)  # an error now is better than one at the first validation
-        name, first_source = (
-            split.removeprefix("valid").removeprefix("/"),
-            next(read_lines(data_dir / f"{split}.source.txt")),
-        )
-        limits = decoding.max_extra_length, model.max_positions, training.tokens_per_batch
-        num_decoded = min(training.valid_sentences or len(references), len(references))
+        name = split.removeprefix("valid").removeprefix("/")
+        first_source = next(read_lines(data_dir / f"{split}.source.txt"))
+        limits = config.decoding.max_extra_length, config.model.max_positions, config.training.tokens_per_batch
+        num_decoded = min(config.training.valid_sentences or len(references), len(references))
         texts = encoded, first_source, references
         found.append(ValidationSet(name, *texts, tokenizer, language, *limits, num_decoded))
     return found
@@ -194,7 +189,7 @@ def _validate_on(validation: ValidationSet, model: Seq2Seq, device: Device, rank
         metric: nll if metric == "nll" else corpus_score(metric, hypotheses, references, language)
         for metric in VALIDATION_METRICS
     }
-    example = f"{validation.first_source[:EXAMPLE]} → {hypotheses[0][:EXAMPLE]}"
+    example = f"{beginning(validation.first_source, EXAMPLE)} → {beginning(hypotheses[0], EXAMPLE)}"
     return ValidationScores(values, time.perf_counter() - began, example)
 
 
@@ -203,7 +198,7 @@ def _nll_of_share(model: Seq2Seq, device: Device, validation: ValidationSet, ran
     loss, room = BatchLoss(model, device, smoothing=0.0, compiled=False), Room()
     nlls = [torch.zeros((), device=device.torch_device)]
     for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):
-        nlls += room.fit([batch], lambda parts: [loss(part).nll for part in parts], loss, device)
+        nlls += room.fit([batch], lambda parts: [loss(part).nll for part in parts], loss)
     (nll_of_parts,) = on_host(torch.stack(nlls))  # the host waits for a GPU once
     return float(sum(nll_of_parts.tolist()))
 
