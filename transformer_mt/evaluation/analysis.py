@@ -62,10 +62,7 @@ class Analysis:
 
 
 def analyse(
-    sources: Sequence[str],
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    languages: tuple[str, str] = ("", ""),
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], languages: tuple[str, str] = ("", "")
 ) -> Analysis:
     """Look for weaknesses. `languages` are the codes of source and target; there must be at least one line."""
     check_aligned([sources, hypotheses, references], ["source", "hypothesis", "reference"])

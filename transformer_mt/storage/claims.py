@@ -116,10 +116,10 @@ class Claims:
 
     def rivals(self) -> bool:
         """Whether a worker with another `work` lives. Waits until it shows that, or has missed the time to show it."""
-        first, until = dict[Path, bytes](), time.monotonic() + LEASE / 4
+        first, until, own = dict[Path, bytes](), time.monotonic() + LEASE / 4, f" {self.work}".encode()
         while True:
             found = {sign: self._seen[sign][0] for sign in self.others()}
-            found = {sign: content for sign, content in found.items() if _work_in(content) != self.work}
+            found = {sign: content for sign, content in found.items() if not content.endswith(own)}
             first = found | first
             for sign, content in found.items():
                 is_near = self._machine and content.startswith(self._machine.encode())  # then the lock has decided
@@ -172,10 +172,6 @@ def _is_locked(path: Path) -> bool:
         return False
     except OSError:  # of another user, for example: then the lease decides
         return True
-
-
-def _work_in(sign: bytes) -> str:
-    return b" ".join(sign.split(b" ")[2:]).decode()
 
 
 def _machine() -> str:
