@@ -147,10 +147,8 @@ def load_validation(
             )
         _, language = corpus.languages_of(text)
         check_tokeniser(language)  # an error now is better than one at the first validation
-        name, first_source = (
-            split.removeprefix("valid").removeprefix("/"),
-            next(read_lines(data_dir / f"{split}.source.txt")),
-        )
+        name = split.removeprefix("valid").removeprefix("/")
+        first_source = next(read_lines(data_dir / f"{split}.source.txt"))
         limits = decoding.max_extra_length, model.max_positions, training.tokens_per_batch
         num_decoded = min(training.valid_sentences or len(references), len(references))
         texts = encoded, first_source, references
