@@ -145,7 +145,7 @@ def _validate(
         )
     data, advice = {"valid": validation_digest(data_dir)}, "or average again with data_dir=DIRECTORY naming them"
     check_same_data(load_progress(newest), data, config.data_dir, advice)
-    validation = load_validation(config, tokenizer)
+    validation = load_validation(data_dir, tokenizer, config.corpus, config.model, training, config.decoding)
     device = _device(device_name or training.device, training)
     width = max(len(str(candidate)) for candidate in candidates)
     columns = {name: max(5, len(VALIDATION_METRICS[name].name)) for name in shown_metrics(training.metric)}

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from transformer_mt.base.errors import CorpusError, UserError
 from transformer_mt.decoding.scorer import PairScore, Scorer
@@ -80,8 +81,8 @@ def _scores(
     arguments: argparse.Namespace, scorer: Scorer, sources: list[str], targets: list[str], first_line: int
 ) -> list[str]:
     numbers = range(first_line, first_line + len(sources))
-    pieces = [target.split() for target in targets if arguments.pieces]
-    scores = _scored(arguments, scorer, sources, targets, pieces, numbers)
+    texts = [target.split() for target in targets] if arguments.pieces else targets
+    scores = _scored(arguments, scorer, sources, texts, numbers)
     return [
         _object(score, number) if arguments.json else f"{score.log_prob:.4f}\t{score.average:.4f}\n"
         for score, number in zip(scores, numbers, strict=True)
@@ -106,27 +107,23 @@ def _with_scores(
     numbers = [each.line for each in lists for _ in each.translations]
     translations = [translation for each in lists for translation in each.translations]
     texts = [translation["translation"] for translation in translations]
-    pieces = [each.pieces(rank) for each in lists for rank in range(len(each.translations)) if arguments.pieces]
-    scores = _scored(arguments, scorer, all_sources, texts, pieces, numbers)
+    if arguments.pieces:
+        texts = [each.pieces(rank) for each in lists for rank in range(len(each.translations))]
+    scores = _scored(arguments, scorer, all_sources, texts, numbers)
     for translation, score in zip(translations, scores, strict=True):
         translation[arguments.add] = finite(score.log_prob, 6)
     return [json.dumps(each.fields, ensure_ascii=False) + "\n" for each in lists]
 
 
 def _scored(
-    arguments: argparse.Namespace,
-    scorer: Scorer,
-    sources: list[str],
-    targets: list[str],
-    pieces: list[list[str]],
-    numbers: Sequence[int],
+    arguments: argparse.Namespace, scorer: Scorer, sources: list[str], targets: list[Any], numbers: Sequence[int]
 ) -> list[PairScore]:
-    """Score the targets, or with --pieces their pieces. With --reverse, tags of SOURCE are removed before scoring."""
+    """Score the targets, or with --pieces their lists of pieces. With --reverse, tags of SOURCE are removed before."""
     if arguments.reverse:
         sources, targets = targets, [scorer.tags.parted(source)[1] for source in sources]
     sources = [tagged(arguments.tag, source) for source in sources]
     if arguments.pieces:
-        return scorer.score_pieces(sources, pieces, line_numbers=numbers)
+        return scorer.score_pieces(sources, targets, line_numbers=numbers)
     return scorer.score(sources, targets, line_numbers=numbers)
 
 

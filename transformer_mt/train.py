@@ -14,7 +14,7 @@ from transformer_mt.base.system import command_line
 from transformer_mt.base.torchrun import may_restart, num_processes
 from transformer_mt.base.wording import counted, warn
 from transformer_mt.batches.batching import stages_of
-from transformer_mt.batches.encoded import EncodedCorpus
+from transformer_mt.batches.encoded import EncodedCorpus, described, places_of_pairs
 from transformer_mt.batches.loader import BatchLayout, Loader
 from transformer_mt.batches.modifier_sampling import ModifierSampler
 from transformer_mt.kernels.device import Device, usable_device
@@ -147,7 +147,7 @@ def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:
     device = choose_rank_device(settings, ranks)
     layout = choose_layout(settings, config.model, device)
     loader = _loader(config, EncodedCorpus.load(data_dir / "train"), tokenizer, layout)
-    learner = build_learner(config, tokenizer, None, layout, device, ranks)
+    learner = build_learner(config.model, settings, tokenizer, None, layout, device, ranks)
     if len(loader.stages) > 1:
         print(f"measured with the text of the first of {len(loader.stages)} stages:")
     print(estimate(learner, loader, settings))
@@ -163,7 +163,9 @@ def train_run(config: Config, ranks: Ranks) -> int:
             data = data_digests(data_dir) if ranks.is_first else {}
             device = choose_rank_device(config.training, ranks)
             corpus = EncodedCorpus.load(data_dir / "train")
-            validation = load_validation(config, tokenizer)
+            validation = load_validation(
+                data_dir, tokenizer, config.corpus, config.model, config.training, config.decoding
+            )
             path = None
             if ranks.is_first:
                 held.enter_context(hold(run_dir, OWNER, data_dir, PATIENCE if may_restart() else 0.0))
@@ -194,7 +196,7 @@ def _train(
         return 0
     with ranks.together():
         loader = _loader(config, corpus, tokenizer, progress.layout)
-    learner = build_learner(config, tokenizer, path, progress.layout, device, ranks)
+    learner = build_learner(config.model, settings, tokenizer, path, progress.layout, device, ranks)
     if ranks.is_first:
         copy_from_data(Path(config.data_dir), tokenizer, run_dir)
     record_start(run_dir, progress, settings.seed, device, ranks)
@@ -203,7 +205,8 @@ def _train(
     ranks.say(f"{run_dir}: {num_weights:,} parameters, {counted(sum(corpus.sizes), 'pair')}, {hardware}")
     if progress.step:
         ranks.say(f"resuming from update {progress.step}{_in_stage(progress, loader)}")
-    run = Run(config, learner, tokenizer, progress, ranks)
+    places = partial(places_of_pairs, Path(config.data_dir))
+    run = Run(run_dir, learner, tokenizer, settings, progress, ranks, lambda pairs: described(places(pairs)))
     measure = partial(validate, learner, validation, ranks)
     progress, signum = train(loader, measure, progress, run)
     summary = f"{run_dir}: {_summary(progress, settings)}"

@@ -45,8 +45,8 @@ def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
     device = choose_device("cpu", settings.precision, 1)
     layout = choose_layout(settings, config.model, device)
     tokenizer = Tokenizer.load(data_dir)
-    learner = build_learner(config, tokenizer, None, layout, device, ranks)
-    validation = load_validation(config, tokenizer)
+    learner = build_learner(config.model, settings, tokenizer, None, layout, device, ranks)
+    validation = load_validation(data_dir, tokenizer, config.corpus, config.model, settings, config.decoding)
     if job.only_validate:
         return dict(validate(learner, [replace(each, tokens_per_batch=60) for each in validation], ranks).values)
     learner.loss.train()

@@ -154,8 +154,8 @@ def test_only_the_first_sentences_are_translated_but_all_are_scored(
 
     def scores_of(valid_sentences):
         training = config.training.model_copy(update={"valid_sentences": valid_sentences})
-        changed = config.model_copy(update={"training": training, "data_dir": str(directory)})
-        (loaded,) = load_validation(changed, validation.tokenizer)
+        sections = (config.corpus, config.model, training, config.decoding)
+        (loaded,) = load_validation(directory, validation.tokenizer, *sections)
         return scores(model, replace(loaded, references=references), config)
 
     assert scores_of(wanted)["bleu"] == pytest.approx(100)

@@ -75,15 +75,6 @@ def softmax_and_gradient_on_gpu(
     """Returns what `softmax_and_gradient` returns; the gradient replaces the logits, in their type."""
     num_rows, size = logits_NV.shape
     log_sum_N1, label_logit_N1 = (logits_NV.new_empty(num_rows, 1, dtype=float32) for _ in range(2))
-    _softmax_kernel[(num_rows,)](
-        logits_NV,
-        labels_N1.contiguous(),
-        log_sum_N1,
-        label_logit_N1,
-        size,
-        logits_NV.stride(0),
-        SMOOTHING=smoothing,
-        BLOCK=BLOCK,
-        num_warps=8,
-    )
+    tensors = logits_NV, labels_N1.contiguous(), log_sum_N1, label_logit_N1
+    _softmax_kernel[(num_rows,)](*tensors, size, logits_NV.stride(0), SMOOTHING=smoothing, BLOCK=BLOCK, num_warps=8)
     return log_sum_N1, label_logit_N1, logits_NV

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.models.attention import padding_mask
+from transformer_mt.models.embeddings import make_embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.scores import Annotations, Dot, attention_by
 from transformer_mt.settings.model_settings import ConvolutionalConfig
@@ -128,7 +129,7 @@ class Convolutional(Seq2Seq):
             _linear(config.d_model) for _ in range(4)
         )
         self.source_positions, self.target_positions = _positions(config), _positions(config)
-        self.make_embeddings(config, source_vocab_size, target_vocab_size)
+        make_embeddings(self, config, source_vocab_size, target_vocab_size)
         self.dropout = nn.Dropout(config.dropout)
 
     def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:

@@ -3,8 +3,14 @@
 T positions  D model width  V vocabulary
 """
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from transformer_mt.models.interface import Seq2Seq
+    from transformer_mt.settings.model_settings import ModelConfig
 
 
 def embedding(vocab_size: int, d_model: int) -> nn.Embedding:
@@ -12,6 +18,17 @@ def embedding(vocab_size: int, d_model: int) -> nn.Embedding:
     made = nn.Embedding(vocab_size, d_model)
     nn.init.normal_(made.weight, std=d_model**-0.5)
     return made
+
+
+def make_embeddings(model: "Seq2Seq", config: "ModelConfig", source_vocab_size: int, target_vocab_size: int) -> None:
+    """Make the embeddings of target, source and output, of which tied ones are the same matrix; and a bias."""
+    ties, d_model = config.tied_embeddings, config.d_model
+    model.target_embedding = embedding(target_vocab_size, d_model)
+    if ties == "all":
+        assert source_vocab_size == target_vocab_size, "one matrix needs one vocabulary"
+    model.source_embedding = model.target_embedding if ties == "all" else embedding(source_vocab_size, d_model)
+    model.output_embedding = embedding(target_vocab_size, d_model) if ties == "none" else model.target_embedding
+    model.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
 
 
 def sinusoidal(num_positions: int, d_model: int) -> Tensor:

@@ -7,12 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Self, TypeVar
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-from transformer_mt.models.embeddings import embedding
-from transformer_mt.settings.model_settings import ModelConfig
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -35,19 +31,11 @@ class DecoderState(ABC):
 class Seq2Seq(nn.Module, ABC):
     """An encoder-decoder. Sources end in EOS, decoder inputs begin with BOS, and PAD fills both on the right."""
 
+    source_embedding: nn.Embedding
+    target_embedding: nn.Embedding
     output_embedding: nn.Embedding
     output_bias_V: Tensor | None
     faster_forms: Mapping[str, Callable[..., Any]] = {}  # see inference/fast.py
-
-    def make_embeddings(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
-        """Make the embeddings of target, source and output, of which tied ones are the same matrix; and a bias."""
-        ties, d_model = config.tied_embeddings, config.d_model
-        self.target_embedding = embedding(target_vocab_size, d_model)
-        if ties == "all":
-            assert source_vocab_size == target_vocab_size, "one matrix needs one vocabulary"
-        self.source_embedding = self.target_embedding if ties == "all" else embedding(source_vocab_size, d_model)
-        self.output_embedding = embedding(target_vocab_size, d_model) if ties == "none" else self.target_embedding
-        self.output_bias_V = nn.Parameter(torch.zeros(target_vocab_size)) if config.output_bias else None
 
     @abstractmethod
     def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:

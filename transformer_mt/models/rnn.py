@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from transformer_mt.base.languages import PAD
 from transformer_mt.models.attention import padding_mask
+from transformer_mt.models.embeddings import make_embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.models.scores import Annotations, FixedConcat, Location, Scaled, Score, attention_by, build_score
 from transformer_mt.settings.model_settings import RnnConfig, ScoreChoice
@@ -333,7 +334,7 @@ class Rnn(Seq2Seq):
         for weight_DD in torch.split(self.bridge.weight, config.d_model):
             nn.init.xavier_uniform_(weight_DD)
         nn.init.zeros_(self.bridge.bias)
-        self.make_embeddings(config, source_vocab_size, target_vocab_size)
+        make_embeddings(self, config, source_vocab_size, target_vocab_size)
         self.dropout = nn.Dropout(config.dropout)
 
     def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from transformer_mt.models.attention import (
     causal_mask,
     padding_mask,
 )
-from transformer_mt.models.embeddings import SinusoidalPositions
+from transformer_mt.models.embeddings import SinusoidalPositions, make_embeddings
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 from transformer_mt.settings.model_settings import TransformerConfig
 
@@ -151,7 +151,7 @@ class Transformer(Seq2Seq):
         # With norm=pre, the last layer returns a sum to which no norm has been applied.
         last = nn.LayerNorm if config.norm == "pre" else nn.Identity
         self.encoder_norm, self.decoder_norm = last(config.d_model), last(config.d_model)
-        self.make_embeddings(config, source_vocab_size, target_vocab_size)
+        make_embeddings(self, config, source_vocab_size, target_vocab_size)
         self.dropout = nn.Dropout(config.dropout)
         self.positions = SinusoidalPositions(config.max_positions, config.d_model)
 

@@ -27,10 +27,7 @@ def what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> dic
         "made_of": made_of,
         "ensemble": [cli.shown(other) for other in others],
         "ensemble_sha256": [weights_sha256(other) for other in others],
-        "engine": options.engine,
-        "dtype": options.dtype,
-        "quantize": options.quantize,
-        "plain": options.plain,
+        **{name: getattr(options, name) for name in ("engine", "dtype", "quantize", "plain")},
     }
 
 

@@ -54,7 +54,7 @@ def prepared(settings: Settings) -> Prepared:
     config = load_config(path)
     data = Path(config.data_dir)
     tokenizer = Tokenizer.load(data)
-    validation = load_validation(config, tokenizer)
+    validation = load_validation(data, tokenizer, config.corpus, config.model, config.training, config.decoding)
     return Prepared(config, EncodedCorpus.load(data / "train"), tokenizer, validation)
 
 

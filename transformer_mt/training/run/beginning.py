@@ -11,7 +11,6 @@ from transformer_mt.inference.fast import build_model, check_memory
 from transformer_mt.kernels.device import Device, check_c_compiler, choose_device, why_gpu_unused
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.weights import use_own_cache
@@ -52,17 +51,23 @@ def choose_layout(
 
 
 def build_learner(
-    config: Config, tokenizer: Tokenizer, path: Path | None, layout: BatchLayout, device: Device, ranks: Ranks
+    model_settings: ModelConfig,
+    settings: TrainingConfig,
+    tokenizer: Tokenizer,
+    path: Path | None,
+    layout: BatchLayout,
+    device: Device,
+    ranks: Ranks,
 ) -> Learner:
     """Model and optimizer, from the checkpoint at `path`; if it is None, from the seed or another run's weights."""
-    settings, sizes = config.training, (tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
     with ranks.together():
         torch.manual_seed(settings.seed)
-        model = build_model(config.model, *sizes, settings.kernels)
+        model = build_model(model_settings, *sizes, settings.kernels)
         if device.torch_device.type == "cpu" and ranks.size == 1:
             check_memory(model, numbers_per_weight=4)  # the weight, its gradient and Adam's two moving averages
         if path is None and settings.initialise_from is not None:
-            initialise_from(Path(settings.initialise_from), model, config.model, tokenizer)
+            initialise_from(Path(settings.initialise_from), model, model_settings, tokenizer)
     learner = new_learner(model, settings, layout, device, ranks)
     if path is not None:
         load_checkpoint(path, learner, tokenizer.digest, ranks)

@@ -18,11 +18,10 @@ import torch
 from transformer_mt.base.errors import TrainingError
 from transformer_mt.base.wording import counted
 from transformer_mt.batches.batching import Pairs
-from transformer_mt.batches.encoded import described, places_of_pairs
 from transformer_mt.batches.loader import Loader, Position, split_evenly
 from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.kernels.device import Device
-from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner
@@ -124,16 +123,23 @@ def count_update(
 
 
 class Run:
-    """A run that starts or continues from `progress`."""
+    """A run that starts or continues from `progress`. `lines_of` describes where pairs are in the text."""
 
     def __init__(
-        self, config: Config, learner: Learner, tokenizer: Tokenizer, progress: Progress, ranks: Ranks
+        self,
+        run_dir: Path,
+        learner: Learner,
+        tokenizer: Tokenizer,
+        settings: TrainingConfig,
+        progress: Progress,
+        ranks: Ranks,
+        lines_of: Callable[[Pairs], str],
     ) -> None:
-        self.learner, self.settings, self.ranks = learner, config.training, ranks
-        self._run_dir, self._data_dir, self._digest = Path(config.run_dir), Path(config.data_dir), tokenizer.digest
+        self.learner, self.settings, self.ranks = learner, settings, ranks
+        self._run_dir, self._digest, self._lines_of = run_dir, tokenizer.digest, lines_of
         self._saved, self._device = progress, learner.device
         self._stop, vocab_size = StopSignal(ranks), tokenizer.target_vocab_size
-        self._log = RunLog(self._run_dir, self.settings, progress, ranks, self._device.torch_device, vocab_size)
+        self._log = RunLog(run_dir, settings, progress, ranks, self._device.torch_device, vocab_size)
         self._unread = list[tuple[Progress, Update]]()
         self._started, self._began = time.perf_counter() - progress.elapsed, 0.0  # when training and this update began
         self.signal = 0
@@ -196,9 +202,6 @@ class Run:
             self._log.update(replace(then, skipped=progress.skipped, split=progress.split), update)
         self._unread.clear()
         return progress
-
-    def _lines_of(self, pairs: Pairs) -> str:
-        return described(places_of_pairs(self._data_dir, pairs))
 
     def after_validation(self, progress: Progress, scores: ValidationScores) -> Progress:
         """Rank this validation among those before, keep its scores for `average`, and log it."""

@@ -25,10 +25,11 @@ from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.evaluation.metrics import check_tokeniser, corpus_score
 from transformer_mt.kernels.device import Device, on_host
 from transformer_mt.models.interface import Seq2Seq
-from transformer_mt.settings.experiment import Config
+from transformer_mt.settings.corpus_settings import CorpusConfig
+from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.settings.section import fingerprint
-from transformer_mt.settings.training_settings import VALIDATION_METRICS, ValidationMetric
+from transformer_mt.settings.training_settings import VALIDATION_METRICS, TrainingConfig, ValidationMetric
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks, whole_parameters
 from transformer_mt.training.learning import BatchLoss, Learner
@@ -132,22 +133,29 @@ def shown_metrics(chosen: ValidationMetric) -> list[ValidationMetric]:
     return list(dict.fromkeys(printed))
 
 
-def load_validation(config: Config, tokenizer: Tokenizer) -> list[ValidationSet]:
+def load_validation(
+    data_dir: Path,
+    tokenizer: Tokenizer,
+    corpus: CorpusConfig,
+    model: ModelConfig,
+    training: TrainingConfig,
+    decoding: DecodingConfig,
+) -> list[ValidationSet]:
     """Read the validation sets that `prepare` wrote. Raises CorpusError if their files have changed since."""
-    data_dir, found = Path(config.data_dir), []
-    for split, text in config.corpus.validation_sets.items():
+    found = []
+    for split, text in corpus.validation_sets.items():
         encoded = EncodedCorpus.load(data_dir / split)
         references = list(read_lines(data_dir / f"{split}.target.txt"))
         if len(references) != len(encoded):
             raise CorpusError(
                 f"{data_dir}/{split}.target.txt is not as it was written; delete {data_dir} and prepare again"
             )
-        _, language = config.corpus.languages_of(text)
+        _, language = corpus.languages_of(text)
         check_tokeniser(language)  # an error now is better than one at the first validation
         name = split.removeprefix("valid").removeprefix("/")
         first_source = next(read_lines(data_dir / f"{split}.source.txt"))
-        limits = config.decoding.max_extra_length, config.model.max_positions, config.training.tokens_per_batch
-        num_decoded = min(config.training.valid_sentences or len(references), len(references))
+        limits = decoding.max_extra_length, model.max_positions, training.tokens_per_batch
+        num_decoded = min(training.valid_sentences or len(references), len(references))
         texts = encoded, first_source, references
         found.append(ValidationSet(name, *texts, tokenizer, language, *limits, num_decoded))
     return found
