@@ -63,7 +63,7 @@ def one_update(
     for group in learner.optimizer.param_groups:
         group["lr"] = rate
     numbers = learner.room.fit(
-        batches, lambda parts: update(learner, parts, step, num_labels, settings, ranks), learner.loss
+        batches, lambda parts: update(learner, parts, step, num_labels, settings, ranks), learner.loss, learner.device
     )
     learner.average.update(step)
     pairs = torch.cat([batch.pairs_B for batch in batches])

@@ -2,18 +2,16 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
+from torch import nn
 from tqdm import tqdm
 
 from transformer_mt.base.errors import RankError
 from transformer_mt.batches.packing import MicroBatch, PackedBatch
 from transformer_mt.kernels.device import ONEDNN_REFUSES, Device, do_without_onednn
 from transformer_mt.training.distributed import is_sharded
-
-if TYPE_CHECKING:
-    from transformer_mt.training.learning import BatchLoss
 
 ALIKE = 0.9  # of the size of a micro-batch that failed: larger ones are split, as a split costs less than a failure
 FIRST_WAIT = 100  # calls of `Room.fit`, each of which is an update, until sizes that did not fit are tried again
@@ -81,13 +79,15 @@ class Room:
             parts += self.parts(batch.halves()) if is_split else [batch]
         return parts
 
-    def fit(self, batches: Sequence[MicroBatch], work: Callable[[Iterable[MicroBatch]], T], loss: "BatchLoss") -> T:
+    def fit(
+        self, batches: Sequence[MicroBatch], work: Callable[[Iterable[MicroBatch]], T], loss: nn.Module, device: Device
+    ) -> T:
         """The result of `work` on these micro-batches. Each is split in two until its parts fit into memory.
 
         After a split, all work is repeated, because a failed backward pass has left a part of its gradient. Raises
         RankError for a single pair that does not fit, and for a sharded loss, where all ranks would have to split.
         """
-        has_failed, device = False, loss.device
+        has_failed = False
         self._forget_in_time(device)
         while True:
             current: list[MicroBatch] = []  # the one that is being computed; none when all are done
@@ -115,7 +115,7 @@ class Room:
             has_failed = True
 
 
-def _check_can_be_split(failed: MicroBatch, loss: "BatchLoss") -> None:
+def _check_can_be_split(failed: MicroBatch, loss: nn.Module) -> None:
     if is_sharded(loss):
         raise RankError(
             "out of memory, and with training.sharding=full no rank can split its micro-batch by itself: set a "

@@ -206,7 +206,7 @@ def _nll_of_share(model: Seq2Seq, device: Device, validation: ValidationSet, ran
     loss, room = BatchLoss(model, device, smoothing=0.0, compiled=False), Room()
     nlls = [torch.zeros((), device=device.torch_device)]
     for batch in islice(ordered_batches(validation.corpus, validation.tokens_per_batch), ranks.rank, None, ranks.size):
-        nlls += room.fit([batch], lambda parts: [loss(part).nll for part in parts], loss)
+        nlls += room.fit([batch], lambda parts: [loss(part).nll for part in parts], loss, device)
     (nll_of_parts,) = on_host(torch.stack(nlls))  # the host waits for a GPU once
     return float(sum(nll_of_parts.tolist()))
 
