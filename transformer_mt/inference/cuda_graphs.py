@@ -11,7 +11,8 @@ D model width  K width of a head  L layers  X sentences times heads  V vocabular
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -113,17 +114,26 @@ class CudaCapture:
         self.stream, self.pool = stream, torch.cuda.graph_pool_handle()
 
     def __call__(self, step: Step) -> tuple[Tensor, Step]:
+        with self._own_stream():
+            result = step()  # a first call loads and sets up things, which cannot be captured
+        return result, self.captured(step)
+
+    def captured(self, step: Step) -> Step:
+        """Capture a step that has run before. Returns the function that replays it."""
+        with self._own_stream():
+            try:
+                return self._captured(step)
+            except torch.OutOfMemoryError:  # during a capture, PyTorch does not free the memory that it keeps for reuse
+                torch.cuda.empty_cache()
+                return self._captured(step)
+
+    @contextmanager
+    def _own_stream(self) -> Iterator[None]:
         current = torch.cuda.current_stream(self.stream.device)
         self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):
-            result = step()  # a first call loads and sets up things, which cannot be captured
-            try:
-                replay = self._captured(step)
-            except torch.OutOfMemoryError:  # during a capture, PyTorch does not free the memory that it keeps for reuse
-                torch.cuda.empty_cache()
-                replay = self._captured(step)
+            yield
         current.wait_stream(self.stream)
-        return result, replay
 
     def _captured(self, step: Step) -> Step:
         """Like `torch.cuda.graph`, but without waiting for the GPU and freeing all unused memory first."""

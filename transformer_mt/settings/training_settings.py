@@ -99,8 +99,8 @@ class TrainingConfig(Section):
     model.attention_score=scaled_dot and model.attention_dropout=0; otherwise padded. Only model.kind=transformer can
     use packed."""
     compile: bool | Literal["auto"] = "auto"
-    """Whether torch.compile compiles the model. auto: only on CUDA with packed sentences, because the shapes of packed
-    batches stay the same."""
+    """Whether torch.compile compiles the model, which takes half a minute at the start. auto: only for packed sentences
+    with model.attention_window. Other packed updates on a GPU are captured as CUDA graphs, compiled or not."""
     modifiers: ModifiersConfig = ModifiersConfig()
     """Changes of a share of the training text, such as {typos: 0.05, remove_end_punct: 0.2}."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"

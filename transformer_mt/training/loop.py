@@ -9,10 +9,11 @@ import torch
 from transformer_mt.batches.loader import Loader
 from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.training.captured import CapturedLearner, captured_update
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress, is_due, is_trained, step_on_schedule
-from transformer_mt.training.update import Update, update
+from transformer_mt.training.update import Update, fitted_update
 
 if TYPE_CHECKING:
     from transformer_mt.training.learning import Learner
@@ -60,11 +61,10 @@ def one_update(
     """Make one update from these micro-batches, the same number on every rank. Splits those too large for memory."""
     counts = torch.tensor([[batch.num_labels, batch.num_positions] for batch in batches]).sum(0)
     num_labels, num_positions = ranks.sum(counts).tolist()
-    for group in learner.optimizer.param_groups:
-        group["lr"] = rate
-    numbers = learner.room.fit(
-        batches, lambda parts: update(learner, parts, step, num_labels, settings, ranks), learner.loss, learner.device
-    )
+    if isinstance(learner, CapturedLearner):
+        numbers = captured_update(learner, batches, rate, step, num_labels, settings, ranks)
+    else:
+        numbers = fitted_update(learner, batches, rate, step, num_labels, settings, ranks)
     learner.average.update(step)
     pairs = torch.cat([batch.pairs_B for batch in batches])
     return Update(numbers, step, rate, num_labels, num_positions, ranks.size * len(batches), pairs)

@@ -70,6 +70,7 @@ class Muon(torch.optim.Adam):
         for weight in model.parameters():
             if weight.dim() == 2 and weight not in embeddings:
                 self.shapes[weight.shape].append(weight)
+                self.state[weight]["momentum"] = torch.zeros_like(weight)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -80,16 +81,16 @@ class Muon(torch.optim.Adam):
             if not learnt:
                 continue
             gradient_BMN = torch.stack([weight.grad for weight in learnt])  # type: ignore[misc]
-            before_BMN = torch.stack(
-                [self.state[weight].get("momentum", torch.zeros_like(weight)) for weight in learnt]
-            )
+            momenta = [self.state[weight]["momentum"] for weight in learnt]
+            before_BMN = torch.stack(momenta)
             momentum_BMN = before_BMN.lerp(gradient_BMN, 1 - MOMENTUM)
             change_BMN = orthogonal(gradient_BMN.lerp(momentum_BMN, MOMENTUM))  # with Nesterov's momentum
             change_BMN = torch.where(found_inf > 0, 0.0, change_BMN * (-rate * 0.2 * max(shape) ** 0.5))
             momentum_BMN = torch.where(found_inf > 0, before_BMN, momentum_BMN)
-            for weight, change_MN, momentum_MN in zip(learnt, change_BMN, momentum_BMN, strict=True):
-                weight.add_(change_MN)
-                self.state[weight]["momentum"] = momentum_MN.clone()
+            # In place, because a captured update always finds the tensors at the same places.
+            torch._foreach_add_(learnt, change_BMN.unbind())
+            torch._foreach_copy_(momenta, momentum_BMN.unbind())
+            for weight in learnt:
                 weight.grad = None  # so that Adam leaves this weight as it is
         super().step()
 

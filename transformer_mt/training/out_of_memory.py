@@ -49,8 +49,9 @@ class Room:
     time: if there is too little memory for good, failures become rare.
     """
 
-    def __init__(self) -> None:
-        self._too_large: list[Size] = []
+    def __init__(self, release: Callable[[], None] = lambda: None) -> None:
+        """`release` frees memory that may be missing; it is called when a micro-batch did not fit."""
+        self._too_large, self._release = list[Size](), release
         self._wait = self._left = FIRST_WAIT
 
     def _forget_in_time(self, device: Device) -> None:
@@ -111,6 +112,7 @@ class Room:
                 f"{device.torch_device}: such sizes are split in two for a while, then tried again"
             )
             loss.zero_grad(set_to_none=True)
+            self._release()
             device.give_back()
             has_failed = True
 

@@ -1,9 +1,9 @@
 """One update: forward and backward over its micro-batches, then a step of the optimizer."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +14,9 @@ from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks, whole
 
 if TYPE_CHECKING:
-    from transformer_mt.training.learning import Learner
+    from transformer_mt.training.learning import BatchLoss, Learner
+
+AnyBatch = TypeVar("AnyBatch", bound=MicroBatch)
 
 
 class Numbers(NamedTuple):
@@ -58,36 +60,40 @@ class Update:
 def update(
     learner: "Learner",
     batches: Iterable[MicroBatch],
-    step: int,
-    num_labels: int,
+    num_labels: int | Tensor,
     settings: TrainingConfig,
     ranks: Ranks,
 ) -> Numbers:
     """Change the weights once, by the mean gradient over the `num_labels` real target tokens of all micro-batches.
 
-    The loss of the learner returns the LossSums of a micro-batch. The seed of dropout comes from that of the run, from
-    `step` and from the number of the micro-batch. With several ranks, `batches` are the micro-batches of this rank
-    only, and the gradients travel in training.message_precision. Only in fp16, the scaler does something: it scales
-    the loss, as small gradients would become 0 (Micikevicius et al. 2018).
+    With several ranks, `batches` are the micro-batches of this rank only, and the gradients travel in
+    training.message_precision. A GPU's work on a micro-batch, and its step, may be captured (training/captured.py).
     """
-    loss, optimizer, scaler = learner.loss, learner.optimizer, learner.loss.scaler
-    parameters = list(loss.parameters())
-    sums = torch.zeros(3, device=parameters[0].device)
+    sums = torch.zeros(3, device=learner.device.torch_device)
+    for batch in batches:
+        sums += add_gradient(learner.loss, batch, num_labels)
+    ranks.sum_gradients(learner.loss.parameters(), settings.message_precision)
+    return change_weights(learner, ranks.sum(sums), settings)
 
-    # forward and backward, micro-batch by micro-batch
-    for number, batch in enumerate(batches):
-        torch.manual_seed(seed_of(settings.seed, step, ranks.rank + number * ranks.size))
-        smoothed, nll = loss(batch)
-        scaler.scale(smoothed / num_labels).backward()
-        sums += torch.stack([smoothed.detach(), nll, torch.ones_like(nll)])
 
-    # the sum over the ranks
-    ranks.sum_gradients(parameters, settings.message_precision)
+def add_gradient(loss: "BatchLoss", batch: MicroBatch, num_labels: int | Tensor) -> Tensor:
+    """Forward and backward for one micro-batch. Returns the sums of the smoothed loss and of the nll, and a 1.
+
+    Only in fp16, the scaler does something: it scales the loss, as small gradients would become 0 (Micikevicius et al.
+    2018).
+    """
+    smoothed, nll = loss(batch)
+    loss.scaler.scale(smoothed / num_labels).backward()
+    return torch.stack([smoothed.detach(), nll, torch.ones_like(nll)])
+
+
+def change_weights(learner: "Learner", sums_3: Tensor, settings: TrainingConfig) -> Numbers:
+    """A step of the optimizer by the gradients of all micro-batches and ranks, whose losses have these sums."""
+    optimizer, scaler, (smoothed, nll, num_batches) = learner.optimizer, learner.loss.scaler, sums_3
     scaler.unscale_(optimizer)
-    smoothed, nll, num_batches = ranks.sum(sums)
 
     # clip the gradient; with a clip_norm of 0, only measure it
-    norm = whole(nn.utils.clip_grad_norm_(parameters, settings.clip_norm or math.inf))
+    norm = whole(nn.utils.clip_grad_norm_(learner.loss.parameters(), settings.clip_norm or math.inf))
 
     # one step: the fused optimizer changes nothing if `found_inf` is 1, so the host need not wait for this number
     is_finite = torch.isfinite(norm + smoothed)
@@ -96,6 +102,32 @@ def update(
     scaler.update()  # halves the scale if the gradient is not finite
     optimizer.zero_grad(set_to_none=True)
     return Numbers(smoothed, nll, num_batches, norm, is_finite)
+
+
+def fitted_update(
+    learner: "Learner",
+    batches: Sequence[MicroBatch],
+    rate: float | Tensor,
+    step: int,
+    num_labels: int | Tensor,
+    settings: TrainingConfig,
+    ranks: Ranks,
+) -> Numbers:
+    """An update at this learning rate. A micro-batch that does not fit into the memory is split."""
+    for group in learner.optimizer.param_groups:
+        group["lr"] = rate
+
+    def work(parts: Iterable[MicroBatch]) -> Numbers:
+        return update(learner, seeded(parts, settings.seed, step, ranks), num_labels, settings, ranks)
+
+    return learner.room.fit(batches, work, learner.loss, learner.device)
+
+
+def seeded(batches: Iterable[AnyBatch], seed: int, step: int, ranks: Ranks) -> Iterator[AnyBatch]:
+    """The micro-batches. Before each, the seed of dropout is set, from that of the run, the step and its number."""
+    for number, batch in enumerate(batches):
+        torch.manual_seed(seed_of(seed, step, ranks.rank + number * ranks.size))
+        yield batch
 
 
 def seed_of(*numbers: int) -> int:

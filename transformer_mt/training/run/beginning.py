@@ -7,6 +7,7 @@ from torch import nn
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.batches.loader import BatchLayout
+from transformer_mt.inference.cuda_graphs import CudaCapture
 from transformer_mt.inference.fast import build_model, check_memory
 from transformer_mt.kernels.device import Device, check_c_compiler, choose_device, why_gpu_unused
 from transformer_mt.models.interface import Seq2Seq
@@ -15,9 +16,11 @@ from transformer_mt.settings.model_settings import ModelConfig, TransformerConfi
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.weights import use_own_cache
 from transformer_mt.text.tokenizer import Tokenizer
+from transformer_mt.training.captured import CapturedLearner, Graphs
 from transformer_mt.training.distributed import Ranks, shard
 from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
+from transformer_mt.training.out_of_memory import Room
 from transformer_mt.training.run.checkpoint import initialise_from, load_checkpoint
 
 
@@ -81,7 +84,9 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
     """
     is_sharded = settings.sharding == "full" and ranks.size > 1
     on_gpu = device.torch_device.type == "cuda"
-    compiled = on_gpu and layout == "packed" and not is_sharded if settings.compile == "auto" else settings.compile
+    packed_on_gpu = on_gpu and layout == "packed" and not is_sharded
+    has_window = isinstance(model, Transformer) and model.config.attention_window
+    compiled = packed_on_gpu and bool(has_window) if settings.compile == "auto" else settings.compile
     with ranks.together():
         if settings.compile is True and (layout == "padded" or is_sharded):
             raise ConfigError(
@@ -93,7 +98,12 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
     loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, compiled)
     if is_sharded:
         shard(loss, _units(model), ranks, device.torch_device, settings.message_precision)
-    return Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))
+    parts = loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay)
+    if not packed_on_gpu or has_window:
+        return Learner(*parts)
+    stream = torch.cuda.Stream(device.torch_device)  # type: ignore[no-untyped-call]
+    graphs = Graphs(list(loss.parameters()), lambda: CudaCapture(stream).captured)
+    return CapturedLearner(*parts, Room(graphs.drop), graphs=graphs)
 
 
 def _units(model: Seq2Seq) -> list[nn.Module]:
