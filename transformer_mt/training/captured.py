@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -106,8 +107,9 @@ def _batch_of(ids: Tensor, like: PackedBatch) -> PackedBatch:
     """The batch with these fields, in the types and shapes of another batch."""
     own = _parts(like)
     found = torch.split(ids, [len(part) + len(part) % 2 for part in own.values()])
-    values = zip(own.items(), found, strict=True)
-    return replace(like, **{name: value[: len(part)].to(part.dtype) for (name, part), value in values})
+    named = zip(own.items(), found, strict=True)
+    fields: dict[str, Any] = {name: ids[: len(part)].to(part.dtype) for (name, part), ids in named}
+    return replace(like, **fields)
 
 
 @dataclass(frozen=True, kw_only=True)
