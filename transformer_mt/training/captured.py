@@ -37,12 +37,13 @@ class Graphs:
         self.parameters, self._capturing, self.is_possible = parameters, capturing, True
         self._rate_and_labels_2, self.sums_3 = (torch.zeros(size, device=parameters[0].device) for size in (2, 3))
         self._gradients = list[Tensor]()
-        self.drop()
+        self._captured, self._capture = dict[Hashable, tuple[Tensor, Work]](), capturing()
 
-    def drop(self) -> None:
-        """Forget all graphs, so that their memory is free."""
-        self._captured: dict[Hashable, tuple[Tensor, Work]] = {}
-        self._capture = self._capturing()
+    def drop(self) -> bool:
+        """Forget all graphs, so that their memory is free. Returns whether there were any."""
+        had_any = bool(self._captured)
+        self._captured, self._capture = {}, self._capturing()
+        return had_any
 
     def give_up(self, reason: str) -> None:
         """Drop all graphs and make no more."""

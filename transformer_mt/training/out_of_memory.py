@@ -49,8 +49,8 @@ class Room:
     time: if there is too little memory for good, failures become rare.
     """
 
-    def __init__(self, release: Callable[[], None] = lambda: None) -> None:
-        """`release` frees memory that may be missing; it is called when a micro-batch did not fit."""
+    def __init__(self, release: Callable[[], bool] = lambda: False) -> None:
+        """`release` frees memory that can be done without, and returns whether there was any; then nothing is split."""
         self._too_large, self._release = list[Size](), release
         self._wait = self._left = FIRST_WAIT
 
@@ -104,17 +104,16 @@ class Room:
                     device.give_back()
                 return made
             # Here Python has freed the error, and with it all tensors that it held.
-            failed = current[0]
-            _check_can_be_split(failed, loss)
-            self.lacks(failed)
-            _say(
-                f"warning: a micro-batch of {Size.of(failed).positions} positions did not fit into the memory of "
-                f"{device.torch_device}: such sizes are split in two for a while, then tried again"
-            )
+            failed, has_failed = current[0], True
+            if not self._release():
+                _check_can_be_split(failed, loss)
+                self.lacks(failed)
+                _say(
+                    f"warning: a micro-batch of {Size.of(failed).positions} positions did not fit into the memory of "
+                    f"{device.torch_device}: such sizes are split in two for a while, then tried again"
+                )
             loss.zero_grad(set_to_none=True)
-            self._release()
             device.give_back()
-            has_failed = True
 
 
 def _check_can_be_split(failed: MicroBatch, loss: nn.Module) -> None:
