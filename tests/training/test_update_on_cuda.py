@@ -1,4 +1,4 @@
-"""On a GPU: compiled is eager, nothing is compiled anew, the host does not wait, and what goes wrong does no harm."""
+"""On a GPU: compiled is eager, replayed is launched, the host does not wait, and what goes wrong does no harm."""
 
 from dataclasses import replace
 from itertools import islice
@@ -117,7 +117,7 @@ def test_the_same_seed_gives_the_same_loss_twice_and_another_seed_another(corpus
 
 def test_nothing_is_compiled_anew_in_an_epoch(corpus, gpu):
     """Neither for the last batch, which is not full, nor for other numbers of sentences."""
-    learner, batches = learner_on(gpu, dropout=0.1), batches_of(corpus)
+    learner, batches = learner_on(gpu, dropout=0.1, compile=True), batches_of(corpus)
     assert len({len(batch.pairs_B) for batch in batches}) > 3
     update(learner, batches[:1])
     compiled = num_compiled()
@@ -137,10 +137,42 @@ def test_the_host_does_not_wait_for_the_gpu_in_an_update(corpus, gpu, values, la
     orders = loader.order(0)
     for step in (1, 2, 3):  # loads kernels, and makes the optimizer's state
         update(learner, [loader.batch(orders[0], step, 0)], step, 1e-4, **values)
-    with no_waiting():
-        for step in (4, 5):
+    with no_waiting():  # neither when an update in two parts is launched and captured, nor when it is replayed
+        for step in (4, 5, 6):
             batches = [loader.batch(pairs, step, number) for number, pairs in enumerate([orders[1], orders[2]])]
             update(learner, batches, step, 1e-4, **values)
+
+
+@pytest.mark.parametrize("num_parts", [1, 2])
+@pytest.mark.parametrize(("optimizer", "compile"), [("adam", False), ("muon", False), ("adam", True)])
+def test_replayed_updates_are_those_that_are_launched(corpus, gpu, optimizer, compile, num_parts):
+    """With dropout, and with other rates and numbers of labels each time; sums in no fixed order differ in rounding."""
+    values = {"optimizer": optimizer, "compile": compile, "clip_norm": 1.0, "adam_epsilon": 1e-3}
+    loader, found = Loader(corpus, BATCH, 0, 1, "packed"), []
+    orders = loader.order(0)
+    for is_captured in (True, False):
+        learner = learner_on(gpu, dropout=0.1, **values)
+        learner.graphs.is_possible = is_captured
+        before, numbers = weights_of(learner), []
+        for step in range(1, 7):
+            parts = [orders[(step + part) % (len(orders) - 1)] for part in range(num_parts)]
+            batches = [loader.batch(pairs, step, part) for part, pairs in enumerate(parts)]
+            numbers.append(update(learner, batches, step, 1e-3 / step, **values).numbers)
+        assert len(learner.graphs._captured) == (is_captured and num_parts), (
+            "one for the whole, or one part and the step"
+        )
+        found.append((moved(before, learner), [number.smoothed.item() for number in numbers]))
+    (replayed, losses), (launched, same) = found
+    assert losses == pytest.approx(same, rel=1e-3)
+    assert (replayed - launched).norm() <= 0.05 * launched.norm()
+
+
+def test_a_run_that_is_resumed_has_the_bits_of_a_replay(corpus, gpu):
+    """The first update after a resume is launched. Its loss is that of a replay, to the last bit."""
+    first, *_ = batches_of(corpus, number=1)
+    learner = learner_on(gpu, dropout=0.3)
+    losses = [update(learner, [first], 1, 0.0).numbers.smoothed.item() for _ in range(3)]
+    assert losses[0] == losses[1] == losses[2]
 
 
 def test_a_wait_for_the_gpu_would_be_noticed(gpu):
@@ -152,8 +184,10 @@ def test_a_wait_for_the_gpu_would_be_noticed(gpu):
 @pytest.mark.parametrize("compile", [True, False])
 def test_an_update_that_is_not_finite_moves_nothing_and_the_next_goes_on(corpus, gpu, compile):
     """Neither weights nor the optimizer's state; the average stays finite; and the host need not know."""
+    # Python does not run the hook in a replay. tests/training/test_captured.py shows the same of replays.
     learner = learner_on(gpu, compile=compile, model={"tied_embeddings": "none"}, average_decay=0.9)
     batches = batches_of(corpus, number=3)
+    learner.graphs.is_possible = False
     update(learner, batches[:1], 1, 1e-3)
     spoilt = learner.loss.register_forward_hook(lambda _, __, sums: sums._replace(smoothed=torch.inf * sums.smoothed))
 
@@ -230,6 +264,7 @@ def test_the_next_update_goes_on_after_one_that_was_split(corpus, gpu, compile):
             torch.empty(2**50, dtype=torch.uint8, device=gpu.torch_device)  # a petabyte
 
     hook = learner.loss.register_forward_pre_hook(break_off)
+    learner.graphs.drop()  # Python does not run the hook in a replay
     done = update(learner, batches[1:2], 2, 1e-3)
     hook.remove()
     assert done.splits == 1 and done.numbers.is_finite

@@ -78,7 +78,7 @@ class Graphs:
 
     def capture(self, key: Hashable, like: PackedBatch, work: Callable[[PackedBatch], Tensor]) -> None:
         """Capture work on batches that have the shape of `like`."""
-        ids = _ids_of(like).to(self.sums_3.device)
+        ids = torch.empty_like(_ids_of(like), device=self.sums_3.device)
         self._captured[key] = ids, self._capture(lambda: work(_batch_of(ids, like)))
 
     def replay(self, key: Hashable, batch: PackedBatch | None = None) -> Tensor:
