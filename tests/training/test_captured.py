@@ -49,7 +49,7 @@ class Pretended:
             self.replayed += 1
             group["lr"], now = rate, group["lr"]
             with self.monkeypatch.context() as forbidden:
-                forbidden.setattr(torch, "manual_seed", None)  # a graph cannot do this
+                forbidden.setattr(torch, "default_generator", None)  # a graph cannot set a seed
                 result = work()
             group["lr"] = now
             return place[: len(result)].copy_(result)

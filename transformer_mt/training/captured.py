@@ -3,7 +3,7 @@
 An update of a small model is hundreds of kernels of some microseconds each, and the host needs more time to launch them
 one by one than a GPU needs to run them. A graph reads and writes the memory with which it was captured. So all that
 differs between updates, which is the batch, the learning rate and the number of labels, is copied to fixed places. A
-graph draws other random numbers after each `torch.manual_seed`.
+graph draws other random numbers after each `set_seed`.
 """
 
 import sys
@@ -60,7 +60,7 @@ class Graphs:
 
     def hold(self, rate: float, num_labels: int) -> tuple[Tensor, Tensor]:
         """Both numbers, at their fixed places."""
-        _copy(torch.tensor([rate, num_labels]), self._rate_and_labels_2)
+        _copy([torch.tensor([rate, num_labels])], self._rate_and_labels_2)
         rate_1, labels_1 = self._rate_and_labels_2.unbind()
         return rate_1, labels_1
 
@@ -78,20 +78,22 @@ class Graphs:
 
     def capture(self, key: Hashable, like: PackedBatch, work: Callable[[PackedBatch], Tensor]) -> None:
         """Capture work on batches that have the shape of `like`."""
-        ids = torch.empty_like(_ids_of(like), device=self.sums_3.device)
+        parts = _even(_parts(like))
+        ids = torch.empty(sum(map(len, parts)), dtype=torch.int64, device=self.sums_3.device)
         self._captured[key] = ids, self._capture(lambda: work(_batch_of(ids, like)))
 
     def replay(self, key: Hashable, batch: PackedBatch | None = None) -> Tensor:
         """Do this work again, on this batch. The next replay overwrites the result."""
         ids, work = self._captured[key]
         if batch is not None:
-            _copy(_ids_of(batch), ids)
+            _copy(_even(_parts(batch)), ids)
         return work()
 
 
-def _copy(x: Tensor, to: Tensor) -> None:
-    """Copy from the CPU to a fixed place after the queued work of a GPU; the host does not wait."""
-    to.copy_(x.pin_memory() if to.is_cuda else x, non_blocking=True)
+def _copy(parts: Sequence[Tensor], to: Tensor) -> None:
+    """Copy parts together from the CPU to a fixed place, after the queued work of a GPU; the host does not wait."""
+    together = torch.cat(list(parts), out=torch.empty(to.shape, dtype=to.dtype, pin_memory=to.is_cuda))
+    to.copy_(together, non_blocking=True)
 
 
 def _parts(batch: PackedBatch) -> dict[str, Tensor]:
@@ -99,15 +101,15 @@ def _parts(batch: PackedBatch) -> dict[str, Tensor]:
     return {name: part for name, part in vars(batch).items() if isinstance(part, Tensor) and name != "pairs_B"}
 
 
-def _ids_of(batch: PackedBatch) -> Tensor:
-    """Fields in one tensor, which is one copy. Each begins at an even place: kernels are compiled anew for odd ones."""
-    return torch.cat([F.pad(part.long(), (0, len(part) % 2)) for part in _parts(batch).values()])
+def _even(parts: dict[str, Tensor]) -> list[Tensor]:
+    """The parts, each of an even length: kernels are compiled anew for what begins at an odd place."""
+    return [F.pad(part, (0, len(part) % 2)) if len(part) % 2 else part for part in parts.values()]
 
 
 def _batch_of(ids: Tensor, like: PackedBatch) -> PackedBatch:
     """The batch with these fields, in the types and shapes of another batch."""
     own = _parts(like)
-    found = torch.split(ids, [len(part) + len(part) % 2 for part in own.values()])
+    found = torch.split(ids, [len(part) for part in _even(own)])
     named = zip(own.items(), found, strict=True)
     fields: dict[str, Any] = {name: ids[: len(part)].to(part.dtype) for (name, part), ids in named}
     return replace(like, **fields)
