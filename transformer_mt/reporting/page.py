@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from transformer_mt.base.errors import CheckpointError, EvaluationError, UserError
 from transformer_mt.base.wording import counted, duration
 from transformer_mt.evaluation.comparing import Translated, compared_test, comparison, read_translations, spread
-from transformer_mt.evaluation.evaluated_texts import TestSet, model_in, read_test_sets, results_dir
+from transformer_mt.evaluation.evaluated_texts import TestSet, model_in, results_dir
 from transformer_mt.evaluation.scores_json import Results, read_scores
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.charts import CURVES, Chart, LogLine, lines_of, read_log
@@ -136,7 +136,7 @@ def _open(path: Path, notes: Notes) -> Run:
         with left_out(notes["training"]):
             run.starts = _starts(path / "run.json")
         with left_out(notes["curves"]):
-            run.log, faults = read_log(path, CURVES)
+            run.log, faults = read_log(path)
             if faults:
                 lines = counted(len(faults), "line")
                 notes["curves"].append(f"{lines} of the log of {run.name} cannot be read: {faults[0]}.")
@@ -184,36 +184,34 @@ def gather_tests(runs: Sequence[Run], notes: Notes) -> list[TestReport]:
 
 def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
     report = TestReport(name, {run.name: run.results[name].model_dump(mode="json", exclude_none=True) for run in runs})
-    text, translated = _texts(name, runs, notes["translations"])
-    if text is None:
+    translated = _translated(name, runs, notes["translations"])
+    if not translated:
         notes["translations"].append(f"The translations of {name} are left out, because none can be shown.")
         return report
+    text = translated[0].text
     last = len(text.sources) - 1
     lines = sorted({round(number * last / (SAMPLES - 1)) for number in range(SAMPLES)})
     translations = {each.run: each.lines for each in translated}
     report.samples = [_sample(text, translations, line) for line in lines]
     report.worst = _worst(report.scored, text, translations)
     if len(translated) > 1:
-        test = compared_test(name, text.references, translated)
+        test = compared_test(name, translated)
         notes["scores"] += [f"{note}." for note in test.notes]
         with left_out(notes["scores"], "The paired tests are left out: "):
             report.comparison = comparison(test, ("bleu", "chrf"))
     return report
 
 
-def _texts(name: str, runs: Sequence[Run], notes: list[str]) -> tuple[TestSet | None, list[Translated]]:
-    """Return the text of the test set, and the translations of all runs that have translated this text."""
-    first: TestSet | None = None
+def _translated(name: str, runs: Sequence[Run], notes: list[str]) -> list[Translated]:
+    """Return the translations of all runs that have translated the same text as the first of them."""
     translations = list[Translated]()
     for run in runs:
         with left_out(notes, f"The translations of {run.name} are left out: "):
-            own = read_test_sets(Path(run.config.data_dir), [name])[name]
-            found = read_translations(run.name, run.config, name, own, run.results[name])
-            if first is not None and own != first:
+            found = read_translations(run.name, run.config, name, run.results[name])
+            if translations and found.text != translations[0].text:
                 raise EvaluationError(f"its test set {name} has other sentences")
-            first = own
             translations.append(found)
-    return first, translations
+    return translations
 
 
 def _sample(text: TestSet, translations: dict[str, list[str]], line: int, note: str = "") -> Sample:
@@ -304,7 +302,7 @@ def _shown(value: object) -> str:
 def curve_charts(runs: Sequence[Run]) -> list[Chart]:
     """Draw a chart for each field of the logs that has numbers; for `skipped` and `split` only if one is not 0."""
     marks = [(start.from_update, at) for at, run in enumerate(runs) for start in run.starts if start.from_update]
-    logs = {run.name: (at, lines_of(run.log, CURVES)) for at, run in enumerate(runs)}
+    logs = {run.name: (at, lines_of(run.log)) for at, run in enumerate(runs)}
     found = list[Chart]()
     for key, title in CURVES.items():
         curves = {name: (at, lines[key]) for name, (at, lines) in logs.items() if key in lines}
