@@ -26,7 +26,7 @@ from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import read_json, write_json, write_whole
 from transformer_mt.storage.own_directory import Owner, check_own, hold
 from transformer_mt.terminal import cli
-from transformer_mt.terminal.evaluate_arguments import check, chosen_metrics, machine, parser, what_ran
+from transformer_mt.terminal.evaluate_arguments import check, chosen_metrics, parser, what_ran
 from transformer_mt.terminal.translation_output import TranslationSummary
 from transformer_mt.text.modifiers import symbols_in
 
@@ -104,7 +104,7 @@ def _evaluate_models(arguments: argparse.Namespace, details: scores_json.Details
     tuning = _tuned(translator, choices, config) if arguments.tune else None
     translator.decoding = choices[tuning.best if tuning else 0][1]
     seen = _also_in_training(model, config, [*texts])
-    made_by = what_ran(model, others, options) | machine(translator.engine.hardware, options.engine)
+    made_by = what_ran(model, others, options, translator.engine.hardware)
     made_by |= {"decoding": translator.decoding} | ({"tuning": tuning} if tuning else {})
     output.mkdir(exist_ok=True)  # before the translation, because it may fail
     results = scores_json.Results()

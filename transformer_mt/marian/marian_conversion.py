@@ -56,13 +56,11 @@ def converted(path: Path) -> Path:
         ) from None
     if lock is None:
         raise CheckpointError(f"{path}: for {_PATIENCE} seconds another process was converting it; try again")
-    try:
+    with os.fdopen(lock):
         if fault(made, MODEL_FILES):
             with replacing_directory(made) as directory:
                 _write(path, config, directory)
             print(f"{path} is a model of MarianMT: converted, and kept in {made}", file=sys.stderr)
-    finally:
-        os.close(lock)
     return made
 
 

@@ -4,6 +4,7 @@ If something is missing or damaged, a sentence says so.
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -276,10 +277,7 @@ def headline(run: Run, tests: Sequence[TestReport]) -> tuple[list[tuple[str, str
 
 def with_code(text: str) -> Markup:
     """Return a sentence as HTML; text between backticks becomes code."""
-    parts = text.split("`")
-    if len(parts) % 2 == 0:  # one backtick has no partner
-        return escape(text)
-    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
+    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text)))
 
 
 def number(value: object) -> str:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +33,6 @@ class _Reader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     has_lines = True
-    num_values = 0
-    """The number of values so far. An alias has all values of its anchor."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Read a value. Raises ConfigError if there are too many, because a few aliases can stand for billions."""
-        before = self.num_values
-        line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
-        node: yaml.Node | None = super().compose_node(parent, index)
-        self.num_values = before + vars(node).setdefault("num_values", self.num_values - before + 1)
-        if self.num_values > _MOST_VALUES:
-            raise ConfigError(
-                f"{self._place(line)}: has more than {_MOST_VALUES:,} values, counting those that aliases (*NAME) "
-                "repeat; no configuration needs so many: remove aliases or values"
-            )
-        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Read a section. Raises ConfigError if a key is given twice, or if the space after its colon is missing."""
@@ -54,7 +40,7 @@ class _Reader(yaml.SafeLoader):
         seen = set()
         for key, value in node.value:
             name = str(key.value)
-            place = self._place(key.start_mark.line + 1)
+            place = self.place(key.start_mark.line + 1)
             if name in seen:
                 raise ConfigError(f"{place}: {name} is given twice; keep one of them")
             if node.flow_style and ":" in name and value.value == "":
@@ -63,7 +49,7 @@ class _Reader(yaml.SafeLoader):
             seen.add(name)
         return node
 
-    def _place(self, line: int) -> str:
+    def place(self, line: int) -> str:
         return f"{self.name}:{line}" if self.has_lines else self.name
 
 
@@ -82,7 +68,13 @@ def parse_yaml(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
         loader = _Reader(text)
         loader.name, loader.has_lines = name, "\n" in text
         node = loader.get_single_node()
-        return (None if node is None else loader.construct_document(node)), dict(_lines(node, ()))
+        lines = dict(islice(_lines(node, ()), _MOST_VALUES + 1))
+        if len(lines) > _MOST_VALUES:  # a few aliases can stand for billions
+            raise ConfigError(
+                f"{loader.place([*lines.values()][-1])}: has more than {_MOST_VALUES:,} values, counting those that "
+                "aliases (*NAME) repeat; no configuration needs so many: remove aliases or values"
+            )
+        return (None if node is None else loader.construct_document(node)), lines
     except ConfigError:
         raise
     except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
