@@ -7,8 +7,8 @@ then the content. The file parts.json describes the output to which the parts be
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -35,11 +35,9 @@ class OutputParts:
         self.directory = target.with_name(f"{target.name}.parts")
         self._writer = uuid4().hex
 
-    @contextmanager
-    def locked(self, patience: float = math.inf) -> Iterator[None]:
+    def locked(self, patience: float = math.inf) -> AbstractContextManager[None]:
         """Make or reuse the directory for steps of one process at a time; others wait. Raises DirectoryError."""
-        with hold(self.directory, OWNER, patience=patience):
-            yield
+        return hold(self.directory, OWNER, patience=patience)
 
     def tidy(self, has_others: bool) -> None:
         """Delete the parts of a complete output; and the directory, if it has no parts and no other process needs it.
