@@ -4,7 +4,6 @@ Each process takes the next part that nobody has claimed. When all parts are com
 """
 
 import gzip
-import hashlib
 import sys
 import time
 from argparse import Namespace
@@ -54,7 +53,7 @@ class _Job:
     @property
     def digest(self) -> str:
         """The hash of all lines and settings."""
-        return checksum("".join(self.digests).encode()).decode()
+        return checksum("".join(self.digests).encode())
 
     def num_done(self, num_parts: int) -> int:
         """Return the number of lines in this number of parts."""
@@ -98,7 +97,7 @@ class _FileTranslation:
         """Translate parts until the output is complete. Returns the exit status. Raises UserError."""
         with ExitStack() as stack:
             with self.parts.locked():
-                self.claims = Claims(self.parts.directory, checksum(repr(self.settings).encode()).decode())
+                self.claims = Claims(self.parts.directory, checksum(repr(self.settings).encode()))
                 stack.callback(self._tidy)
                 stack.enter_context(self.claims)
                 self.output_before = self._output()
@@ -196,7 +195,7 @@ class _FileTranslation:
 
     def _digest(self, block: Block) -> str:
         """Return a hash of lines, their prefixes, and the settings. Line ends and compression do not matter."""
-        return checksum(repr((block.lines, block.prefixes, self.settings)).encode()).decode()
+        return checksum(repr((block.lines, block.prefixes, self.settings)).encode())
 
     def _blocks(self, block_lines: int) -> Iterator[Block]:
         """Yield the lines in blocks; each becomes a part. An empty file gives one block without lines."""
@@ -314,7 +313,7 @@ def _settings(arguments: Namespace, decoding: DecodingConfig, terms: Terms | Non
         "the model": [{name: digest for name, digest in of.items() if name in EXPORT_FILES} for of in sums],
         **{f"--{flag}": getattr(arguments, flag) for flag in flags},
         "--prefix": arguments.prefix is not None,
-        "the terms": terms and hashlib.sha256(repr(terms.targets).encode()).hexdigest(),
+        "the terms": terms and checksum(repr(terms.targets).encode()),
         "--output as .gz": arguments.output.suffix == ".gz",  # of the name on the command line, which may be a link
         **decoding.model_dump(mode="json", exclude={"tokens_per_batch"}),
     }

@@ -86,13 +86,13 @@ class OutputParts:
         """Write a part in one step that survives a power failure. Raises UserError if writing fails."""
         checked = json.dumps(notes).encode() + b"\n" + content
         with replacing(self.path(number), durable=True, writer=self._writer) as file:
-            file.write(checksum(checked) + b"\n" + checked)
+            file.write(checksum(checked).encode() + b"\n" + checked)
 
     def read(self, number: int, output: BinaryIO | None = None) -> dict[str, Any]:
         """Return the notes of a part, and append its content to the output. Raises DirectoryError if it is damaged."""
         try:
             expected, _, checked = self.path(number).read_bytes().partition(b"\n")
-            if checksum(checked) != expected:
+            if checksum(checked).encode() != expected:
                 raise ValueError("its checksum has changed")
             written, _, content = checked.partition(b"\n")
             notes: dict[str, Any] = {**parse_json(written.decode())}
@@ -109,6 +109,6 @@ class OutputParts:
             self.path(number).unlink(missing_ok=True)
 
 
-def checksum(content: bytes) -> bytes:
+def checksum(content: bytes) -> str:
     """Return the SHA-256, in hexadecimal digits."""
-    return hashlib.sha256(content).hexdigest().encode()
+    return hashlib.sha256(content).hexdigest()
