@@ -178,10 +178,10 @@ class TextMeasures:
     @property
     def correlation(self) -> float:
         """The correlation of the numbers of characters of source and target; 1 if the lengths of a side hardly vary."""
-        sizes = [np.frombuffer(side.sizes, np.int32) for side in (self.source, self.target)]
-        if not self.num_pairs or any(each.std() <= _LEAST_SPREAD * each.mean() for each in sizes):
+        x, y = (np.frombuffer(side.sizes, np.int32) for side in (self.source, self.target))
+        if not self.num_pairs or any(each.std() <= _LEAST_SPREAD * each.mean() for each in (x, y)):
             return 1.0
-        return float(np.corrcoef(sizes)[0, 1])
+        return float(np.corrcoef(x, y)[0, 1])
 
     def add(self, block: Block, text: PairedText, languages: Languages) -> None:
         """Measure the pairs of a block of this corpus, which has these languages."""
