@@ -60,7 +60,6 @@ class Run:
 
     name: str
     """As given on the command line."""
-    directory: Path
     model: Path | None
     """The directory of its model; None if there is none yet."""
     config: Config
@@ -130,7 +129,7 @@ def _open(path: Path, notes: Notes) -> Run:
         )
     model = path / "model" if is_run else path
     has_model = (model / MODEL).is_file() and (model / CONFIG).is_file()
-    run = Run(str(path), path, model if has_model else None, load_config(path / CONFIG))
+    run = Run(str(path), model if has_model else None, load_config(path / CONFIG))
     with left_out(notes["training"]):
         run.num_parameters, run.made_of = _weights(path, model)
     if is_run:
