@@ -16,7 +16,7 @@ from transformer_mt.terminal import cli
 
 def what_ran(model: Path, others: Sequence[Path], options: EngineOptions, hardware: str) -> dict[str, Any]:
     """Return the fields of scores.json about a model, the others of its ensemble, the engine, and what it runs on."""
-    made_of = None
+    made_of, gpu = None, None if hardware == "CPU" else hardware
     if options.engine == "torch":  # exports do not have this field
         from transformer_mt.storage.weights import read_metadata  # here, because it imports PyTorch
 
@@ -28,11 +28,7 @@ def what_ran(model: Path, others: Sequence[Path], options: EngineOptions, hardwa
         "ensemble": [cli.shown(other) for other in others],
         "ensemble_sha256": [weights_sha256(other) for other in others],
         **{name: getattr(options, name) for name in ("engine", "dtype", "quantize", "plain")},
-        "hardware": {
-            "processor": processor(),
-            "num_cores": num_cores(),
-            "gpu": None if hardware == "CPU" else hardware,
-        },
+        "hardware": {"processor": processor(), "num_cores": num_cores(), "gpu": gpu},
         "versions": versions([options.engine, "sentencepiece", "sacrebleu"]),
     }
 
