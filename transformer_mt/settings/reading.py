@@ -70,8 +70,9 @@ def parse_yaml(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
         node = loader.get_single_node()
         lines = dict(islice(_lines(node, ()), _MOST_VALUES + 1))
         if len(lines) > _MOST_VALUES:  # a few aliases can stand for billions
+            section = [line for path, line in lines.items() if len(path) == 1][-1]
             raise ConfigError(
-                f"{loader.place([*lines.values()][-1])}: has more than {_MOST_VALUES:,} values, counting those that "
+                f"{loader.place(section)}: has more than {_MOST_VALUES:,} values, counting those that "
                 "aliases (*NAME) repeat; no configuration needs so many: remove aliases or values"
             )
         return (None if node is None else loader.construct_document(node)), lines
