@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 from types import SimpleNamespace
 
 import pytest
@@ -33,8 +32,8 @@ class Echo:
         if self.error:
             raise self.error
         found = ["" if self.gives_nothing else f"{job.tag} {text}" for text in job.texts]
-        one = [(Found(text, math.nan, -1.0, None, (), None),) for text in found]
-        return Answer(tuple((Sentence(text, "", each),) for text, each in zip(job.texts, one, strict=True)))
+        one = [(Found(text=text, score=None, log_prob=-1.0, doubts=[]),) for text in found]
+        return Answer(tuple((Sentence(text, "", "", each),) for text, each in zip(job.texts, one, strict=True)))
 
 
 ECHO = Echo()
