@@ -172,7 +172,7 @@ def train_run(config: Config, ranks: Ranks) -> int:
                 finish_saving(run_dir)
                 _claim(run_dir, config)
                 path = _checkpoint_to_resume(run_dir)
-        path, data = ranks.broadcast((path, data))
+        path, data = ranks.gather((path, data))[0]  # those of the first rank
         return _train(config, corpus, validation, data, path, device, ranks)
 
 

@@ -81,14 +81,6 @@ class Ranks(torchrun.Place):
         for parameter, part in zip(unsharded, parts, strict=True):
             parameter.grad = part.view_as(parameter)
 
-    def broadcast(self, thing: T) -> T:
-        """The `thing` of the first rank."""
-        if self.size == 1:
-            return thing
-        things = [thing]
-        dist.broadcast_object_list(things, device=torch.device("cpu"))
-        return things[0]
-
     def gather(self, thing: T) -> list[T]:
         """The `thing` of each rank, in the order of the ranks."""
         if self.size == 1:

@@ -122,7 +122,7 @@ def count_update(
     )
 
 
-class Run:
+class Run(ExitStack):
     """A run that starts or continues from `progress`. `lines_of` describes where pairs are in the text."""
 
     def __init__(
@@ -135,6 +135,7 @@ class Run:
         ranks: Ranks,
         lines_of: Callable[[Pairs], str],
     ) -> None:
+        super().__init__()
         self.learner, self.settings, self.ranks = learner, settings, ranks
         self._run_dir, self._digest, self._lines_of = run_dir, tokenizer.digest, lines_of
         self._saved, self._device = progress, learner.device
@@ -145,14 +146,9 @@ class Run:
         self.signal = 0
 
     def __enter__(self) -> Self:
-        with ExitStack() as entered:
-            for each in (self._stop, self._log):
-                entered.enter_context(each)
-            self._entered = entered.pop_all()
+        for each in (self._stop, self._log):
+            self.enter_context(each)
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self._entered.close()
 
     def batches(self, loader: Loader, progress: Progress) -> Iterator[tuple[list[MicroBatch], Position]]:
         """This rank's micro-batches of each update, and the position after it; an endless iterator.
