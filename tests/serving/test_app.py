@@ -34,7 +34,7 @@ class Echo:
             raise self.error
         found = ["" if self.gives_nothing else f"{job.tag} {text}" for text in job.texts]
         one = [(Found(text=text, score=None, log_prob=-1.0, doubts=[]),) for text in found]
-        return Answer(tuple((Sentence(text, "", "", each),) for text, each in zip(job.texts, one, strict=True)))
+        return tuple((Sentence(text, "", "", each),) for text, each in zip(job.texts, one, strict=True))
 
 
 ECHO = Echo()

@@ -89,10 +89,8 @@ class Sentence:
     """Best first. Empty until the text is translated, then at least one."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    texts: tuple[tuple[Sentence, ...], ...]
-    """For each text at least one sentence. White space at the end of a text is before a last, empty sentence."""
+Answer = tuple[tuple[Sentence, ...], ...]
+"""For each text at least one sentence. White space at the end of a text is before a last, empty sentence."""
 
 
 def text_of(sentences: Iterable[Sentence], rank: int = 0) -> str:
@@ -106,14 +104,14 @@ def answer(translator: Translator, job: Job) -> Answer:
     translator.tags.check(job.tag)
     decoding = _decoding(translator.decoding, job)
     if job.form != "text":
-        return Answer(tuple((_document(translator, decoding, job, text),) for text in job.texts))
+        return tuple((_document(translator, decoding, job, text),) for text in job.texts)
     if job.prefixes is not None and len(job.prefixes) != len(job.texts):
         raise TranslationError(f"{len(job.prefixes)} prefixes for {len(job.texts)} texts: give one for each text")
     prefixes = job.prefixes or [""] * len(job.texts)
     languages = translator.languages(job.tag)
     cut = [list(_cut(*each, languages, job.by_sentence)) for each in zip(job.texts, prefixes, strict=True)]
     found = _translated(translator, decoding, job, [each for sentences in cut for each in sentences])
-    return Answer(tuple(tuple(next(found) for _ in sentences) for sentences in cut))
+    return tuple(tuple(next(found) for _ in sentences) for sentences in cut)
 
 
 def _decoding(decoding: DecodingConfig, job: Job) -> DecodingConfig:

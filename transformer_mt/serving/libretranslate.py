@@ -94,9 +94,9 @@ class LibreTranslate:
         job = Job(tuple(texts), form=form, n_best=alternatives + 1 if form == "text" else 1)
         request.state.sentences = num_sentences(texts)
         answer = await self.service.answer(request, direction, job)
-        best = [text_of(found) for found in answer.texts]
+        best = [text_of(found) for found in answer]
         ranks = range(1, job.n_best)
-        others = [dict.fromkeys(text_of(found, rank) for rank in ranks) for found in answer.texts]
+        others = [dict.fromkeys(text_of(found, rank) for rank in ranks) for found in answer]
         return (
             [found if found.strip() else text for text, found in zip(texts, best, strict=True)],
             [

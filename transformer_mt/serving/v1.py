@@ -111,7 +111,7 @@ class V1:
             model=self.service.pairs[direction.source, direction.target][0].info.name,
             translations=[
                 TranslationJson(text=text_of(sentences), sentences=list(map(_sentence, sentences)))
-                for sentences in answer.texts
+                for sentences in answer
             ],
         )
         if direction.confidence is not None:

@@ -61,7 +61,8 @@ class Room:
         if self._left < 0:
             self.too_large.clear()
             self._wait = self._left = 2 * self._wait
-            _say(f"trying again the sizes of micro-batches that did not fit into the memory of {device.torch_device}")
+            memory = f"the memory of {device.torch_device}"
+            tqdm.write(f"trying again the sizes of micro-batches that did not fit into {memory}", file=sys.stderr)
 
     def parts(self, batches: Sequence[MicroBatch]) -> list[MicroBatch]:
         """The same pairs in the same order, in micro-batches that may fit or have a single pair."""
@@ -103,9 +104,10 @@ class Room:
             _check_can_be_split(failed, loss)
             size = Size.of(failed)
             self.too_large.append(size)
-            _say(
+            tqdm.write(  # on every rank, because each has its own memory
                 f"warning: a micro-batch of {size.positions} positions did not fit into the memory of "
-                f"{device.torch_device}: such sizes are split in two for a while, then tried again"
+                f"{device.torch_device}: such sizes are split in two for a while, then tried again",
+                file=sys.stderr,
             )
             loss.zero_grad(set_to_none=True)
             device.give_back()
@@ -125,11 +127,6 @@ def _check_can_be_split(failed: MicroBatch, loss: nn.Module) -> None:
             "lower corpus.max_length (and prepare again), model.d_model, model.ffn_dim or the number of "
             "layers, or set training.precision=bf16"
         )
-
-
-def _say(text: str) -> None:
-    """Every rank prints, because each has its own memory."""
-    tqdm.write(text, file=sys.stderr)
 
 
 def _tracked(batches: Sequence[MicroBatch], current: list[MicroBatch]) -> Iterator[MicroBatch]:
