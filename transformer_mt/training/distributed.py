@@ -7,7 +7,7 @@ micro-batches. The gradients are summed before the weights change, so that all r
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -44,10 +44,6 @@ class Ranks(torchrun.Place):
         """Print text, or a warning on standard error. Only the first rank prints."""
         if self.is_first:
             print(f"warning: {text}" if warning else text, file=sys.stderr if warning else sys.stdout, flush=True)
-
-    def share(self, items: Sequence[T]) -> list[T]:
-        """This rank's part. All ranks' parts have the same length if the number of items is a multiple of `size`."""
-        return list(items[self.rank :: self.size])
 
     def sum(self, numbers: Tensor) -> Tensor:
         """The sum over all ranks, in place, of tensors of one shape."""

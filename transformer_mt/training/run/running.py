@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from threading import Thread
 from types import FrameType
@@ -155,10 +156,11 @@ class Run(ExitStack):
 
         It ends only if a signal comes while the order of an epoch is made. Then `signal` is the signal's number.
         """
+        size = self.ranks.size
         updates, stage = loader.updates(progress.position, self._stop.unless_it_comes), progress.position.stage
         for step, (pairs, position) in enumerate(updates, start=progress.step + 1):
             self._began = time.perf_counter()
-            numbered = self.ranks.share(list(enumerate(split_evenly(pairs, self.ranks.size))))
+            numbered = islice(enumerate(split_evenly(pairs, size)), self.ranks.rank, None, size)
             yield [loader.batch(part, step, number) for number, part in numbered], position
             if position.stage > stage:
                 stage = position.stage
