@@ -207,7 +207,7 @@ def add_conditions(parser: argparse.ArgumentParser) -> None:
         choices=["fp32", "bf16", "fp16", "int8"],
         nargs="+",
         default=[],
-        help="default: fp32, and in training also bf16 if the hardware supports it, in decoding int8 or, on a GPU, fp16",
+        help="default: fp32; in training also bf16 if the hardware supports it; in decoding int8 or, on a GPU, fp16",
     )
 
 
