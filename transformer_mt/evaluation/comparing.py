@@ -20,14 +20,7 @@ from transformer_mt.base.errors import EvaluationError
 from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import counted
 from transformer_mt.corpora.text_files import read_lines
-from transformer_mt.evaluation.evaluated_texts import (
-    TestSet,
-    chosen_test_sets,
-    hypotheses_file,
-    model_in,
-    read_test_sets,
-    results_dir,
-)
+from transformer_mt.evaluation import evaluated_texts
 from transformer_mt.evaluation.metrics import (
     ALL_METRICS,
     METRICS,
@@ -179,7 +172,7 @@ class Translated:
 
     run: str
     config: Config
-    text: TestSet
+    text: evaluated_texts.TestSet
     scored: TestSetScores | None
     lines: list[str]
 
@@ -242,22 +235,24 @@ def compared_runs(paths: Sequence[Path], test: str | None) -> list[ComparedTest]
         raise EvaluationError(
             f"{' and '.join(run.name for run in runs)} have no test set in common: compare files of translations"
         )
-    return [_compared(name, runs) for name in chosen_test_sets(common, test)]
+    return [_compared(name, runs) for name in evaluated_texts.chosen_test_sets(common, test)]
 
 
 def _read(path: Path) -> _Run:
-    model = model_in(path)
+    model = evaluated_texts.model_in(path)
     if not (model / "config.yaml").is_file():
         raise EvaluationError(
             f"{path}: is neither a run with a model, nor a model, nor a file of translations; give one of these"
         )
-    return _Run(str(path), load_config(model / "config.yaml"), read_scores(results_dir(model) / "scores.json"))
+    return _Run(
+        str(path), load_config(model / "config.yaml"), read_scores(evaluated_texts.results_dir(model) / "scores.json")
+    )
 
 
 def _compared(name: str, runs: Sequence[_Run]) -> ComparedTest:
     found = list[Translated]()
     for run in runs:
-        text = read_test_sets(Path(run.config.data_dir), [name])[name]
+        text = evaluated_texts.read_test_sets(Path(run.config.data_dir), [name])[name]
         if found and text.references != found[0].text.references:
             raise EvaluationError(
                 f"{found[0].run} and {run.name} have different references for the test set {name}, so their scores "
@@ -268,12 +263,14 @@ def _compared(name: str, runs: Sequence[_Run]) -> ComparedTest:
     return replace(test, notes=[note for each in found for note in _notes(found[0], each)] + test.notes)
 
 
-def read_translations(run: str, config: Config, name: str, text: TestSet, scored: TestSetScores | None) -> Translated:
+def read_translations(
+    run: str, config: Config, name: str, text: evaluated_texts.TestSet, scored: TestSetScores | None
+) -> Translated:
     """Return the translations of a test set that `evaluate` wrote for a run or a model.
 
     Raises EvaluationError if there are none, or if they or the test set have changed since `scored` was computed.
     """
-    file = hypotheses_file(model_in(Path(run)), name)
+    file = evaluated_texts.hypotheses_file(evaluated_texts.model_in(Path(run)), name)
     again = f"python -m transformer_mt.evaluate {run} --test {name}"
     if not file.is_file():  # true also for a pipe: reading it might never end
         raise EvaluationError(f"{file}: is missing. Translate the test set first: {again}")
@@ -289,7 +286,7 @@ def read_translations(run: str, config: Config, name: str, text: TestSet, scored
 def _notes(first: Translated, other: Translated) -> list[str]:
     """Return lines for the user if the translations of a run are outdated, or used other settings than the first."""
     notes, ours, theirs = [], first.scored, other.scored
-    if theirs and theirs.model_sha256 not in (None, weights_sha256(model_in(Path(other.run)))):
+    if theirs and theirs.model_sha256 not in (None, weights_sha256(evaluated_texts.model_in(Path(other.run)))):
         notes.append(
             f"warning: {other.run}: the translations are from an earlier model ({theirs.made_of or 'other weights'}): "
             f"run `python -m transformer_mt.evaluate {other.run}` again"

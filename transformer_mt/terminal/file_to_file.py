@@ -26,16 +26,10 @@ from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.checksums import EXPORT_FILES, read_sums
 from transformer_mt.storage.claims import POLL, Claims
 from transformer_mt.storage.files import is_stream, replaceable, replacing, writing_to
+from transformer_mt.terminal import translation_output
 from transformer_mt.terminal.cli import engine_options, model_dirs
 from transformer_mt.terminal.line_input import open_lines
 from transformer_mt.terminal.output_parts import DONE, ONCE, RECORD, OutputParts, checksum
-from transformer_mt.terminal.translation_output import (
-    Block,
-    OutputForm,
-    TranslationSummary,
-    translate_block,
-    with_prefixes,
-)
 from transformer_mt.text.terms import Terms
 
 _FORMAT = 8  # the format of parts.json and of the parts
@@ -193,19 +187,19 @@ class _FileTranslation:
             f"{advice}{self.parts.begin_anew()}"
         )
 
-    def _digest(self, block: Block) -> str:
+    def _digest(self, block: translation_output.Block) -> str:
         """Return a hash of lines, their prefixes, and the settings. Line ends and compression do not matter."""
         return checksum(repr((block.lines, block.prefixes, self.settings)).encode())
 
-    def _blocks(self, block_lines: int) -> Iterator[Block]:
+    def _blocks(self, block_lines: int) -> Iterator[translation_output.Block]:
         """Yield the lines in blocks; each becomes a part. An empty file gives one block without lines."""
         arguments = self.arguments
         lines = open_lines(arguments.input, arguments.errors, block_lines)
         block = None
-        for block in with_prefixes(lines, arguments.prefix, arguments.errors, arguments.tag):
+        for block in translation_output.with_prefixes(lines, arguments.prefix, arguments.errors, arguments.tag):
             yield block
         if block is None:
-            yield Block(1, [])
+            yield translation_output.Block(1, [])
 
     def _worked(self, job: _Job) -> str:
         """Translate parts until all are complete, and join them. Returns the text of the summary.
@@ -234,7 +228,7 @@ class _FileTranslation:
 
         Raises DirectoryError or CorpusError as soon as a block is read that is not the one of the first reading.
         """
-        form = OutputForm.of(self.arguments, self.decoding)
+        form = translation_output.OutputForm.of(self.arguments, self.decoding)
         for number, (planned, block) in enumerate(zip_longest(job.digests, self._blocks(job.block_lines))):
             if block is None or self._digest(block) != planned:
                 raise self._changed(job, number)
@@ -242,8 +236,8 @@ class _FileTranslation:
             if part.exists() or not self.claims.take(part):
                 continue
             if not part.exists():  # between the two looks, another process may have completed it
-                summary = TranslationSummary()
-                content = translate_block(
+                summary = translation_output.TranslationSummary()
+                content = translation_output.translate_block(
                     self.translator, block, self.decoding, form, summary, progress, self.terms
                 ).encode()
                 if self.arguments.output.suffix == ".gz":  # each part is a member of the .gz, without time and name
@@ -258,9 +252,9 @@ class _FileTranslation:
         """Show how many lines all processes together have translated."""
         progress.reached(job.num_done(len(self.parts.numbers())))
 
-    def _joined(self, job: _Job) -> TranslationSummary:
+    def _joined(self, job: _Job) -> translation_output.TranslationSummary:
         """Write all parts to the output, and record that it is complete. Returns the summary of all parts."""
-        summary = TranslationSummary()
+        summary = translation_output.TranslationSummary()
         path = self.arguments.output
         with path.replaced() if isinstance(path, RemotePath) else replacing(path, durable=True) as output:
             for number in range(len(job.digests)):
