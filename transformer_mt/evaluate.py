@@ -89,7 +89,10 @@ def _evaluate_models(arguments: argparse.Namespace, details: scores_json.Details
     for each in (model, *others):
         check_files(each, options.engine)
     file, output = model / "config.yaml", evaluated_texts.results_dir(model)
-    config = _with_test_sets(load_config(file, arguments.overrides, "decoding"))
+    config = load_config(file, arguments.overrides, "decoding")
+    # The configuration of a MarianMT model names no test sets: then those of its data_dir count.
+    if not config.corpus.test and (prepared := read_prepared(Path(config.data_dir))):
+        config = config.model_copy(update={"corpus": prepared.corpus})
     if not any(override.startswith("data_dir=") for override in arguments.overrides):
         evaluated_texts.check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
     texts = evaluated_texts.read_test_sets(
@@ -117,12 +120,6 @@ def _evaluate_models(arguments: argparse.Namespace, details: scores_json.Details
         scores_json.write_scores(output / "scores.json", scores_json.read_scores(output / "scores.json") | results)
     _say_where(made_by, output, example=next(iter(texts.values())).sources[0])
     return results
-
-
-def _with_test_sets(config: Config) -> Config:
-    """The configuration, with the corpus of its data_dir if it names no test sets, as that of a MarianMT model."""
-    prepared = None if config.corpus.test else read_prepared(Path(config.data_dir))
-    return config if prepared is None else config.model_copy(update={"corpus": prepared.corpus})
 
 
 def _scored(

@@ -204,7 +204,9 @@ def _assign(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
 def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) -> str:
     """Return a message with the place of a mistake, its key, and what is wrong. `where` has the places of keys."""
     shown, value = _shown_path(error), error["input"]
-    path, key = tuple(map(str, shown)), cut(_shown_key(shown), 200)
+    # People count the entries of a list from 1: corpus.train[2].tsv.
+    key = "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in shown).removeprefix(".")
+    path, key = tuple(map(str, shown)), cut(key, 200)
     if error["type"] == "kind" and isinstance(value, dict):
         path, key, value = (*path, "kind"), f"{key}.kind", value["kind"]
     # Where the key stands, or one below it, as in training.max_steps=3; otherwise where its section stands.
@@ -271,11 +273,6 @@ def _shown_path(error: ErrorDetails) -> tuple[str | int, ...]:
     if loc[:1] == ("model",) and loc[1:2] in [(kind,) for kind in MODELS]:
         loc = loc[:1] + loc[2:]
     return tuple(part for part in loc if not str(part).startswith(_BRANCHES))
-
-
-def _shown_key(path: tuple[str | int, ...]) -> str:
-    """Return a path as a key for people, who count the entries of a list from 1: corpus.train[2].tsv."""
-    return "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 ONLY_FOR_TRAINING = {"dropout", "attention_dropout"}
