@@ -13,6 +13,7 @@ from typing import Any
 from transformer_mt.base.errors import EvaluationError, TranslationError
 from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import LineProgress, warn
+from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
@@ -64,7 +65,9 @@ def _compare(arguments: argparse.Namespace) -> int:
     if all(path.is_file() for path in arguments.compare):
         if not arguments.reference:
             raise EvaluationError("--compare with files needs --reference FILE: the file with correct translations")
-        tests = [comparing.compared_files(arguments.compare, arguments.reference, arguments.language)]
+        systems = [(str(path), [list(read_lines(path))]) for path in arguments.compare]
+        references = [list(read_lines(path)) for path in arguments.reference]
+        tests = [comparing.ComparedTest("files", references, systems, arguments.language)]
     else:
         if arguments.reference or arguments.language:
             raise EvaluationError("--reference and --language are only for files: to compare runs, leave them out")

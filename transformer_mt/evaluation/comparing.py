@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from sacrebleu.significance import _compute_p_value, estimate_ci
 
 from transformer_mt.base.errors import EvaluationError
-from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import counted
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation import evaluated_texts
@@ -217,11 +216,6 @@ def compared_test(name: str, runs: Sequence[Translated]) -> ComparedTest:
             notes.append(f"note: {run.run} has the same settings and seed as {same.run}: it is left out")
     language = runs[0].config.corpus.languages_of_test(name)[1]
     return ComparedTest(name, runs[0].text.references, systems, language, notes)
-
-
-def compared_files(paths: Sequence[Path], references: Sequence[Place], language: str) -> ComparedTest:
-    systems = [(str(path), [list(read_lines(path))]) for path in paths]
-    return ComparedTest("files", [list(read_lines(path)) for path in references], systems, language)
 
 
 def compared_runs(paths: Sequence[Path], test: str | None) -> list[ComparedTest]:

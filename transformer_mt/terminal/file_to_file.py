@@ -110,7 +110,9 @@ class _FileTranslation:
                 summary = self._worked(job)
             except BaseException as error:
                 if not isinstance(error, UserError) or self._is_current():
-                    self._say_what_is_kept()
+                    if num_parts := len(self.parts.numbers()):
+                        kept = f"{self.parts.directory} keeps {counted(num_parts, 'part')} of the translation"
+                        self._print(f"{kept}: the same command resumes from there")
                     raise
                 summary = ""
             self._print(summary or self._finished_by_another())
@@ -269,11 +271,6 @@ class _FileTranslation:
                 f"{self.parts.directory}: another program has deleted or changed {RECORD}; give the same command again"
             )
         return f"another process has completed {self.arguments.output}"
-
-    def _say_what_is_kept(self) -> None:
-        if num_parts := len(self.parts.numbers()):
-            kept = f"{self.parts.directory} keeps {counted(num_parts, 'part')} of the translation"
-            self._print(f"{kept}: the same command resumes from there")
 
     def _print(self, text: str) -> None:
         if not self.arguments.quiet:
