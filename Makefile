@@ -59,7 +59,7 @@ help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
 	@echo
 	@echo "SET: settings as key=value, separated by spaces. DECODING: settings of translate and evaluate, such as beam_size=5."
-	@echo "BENCH: arguments of scripts/benchmark.py, such as \"train --shape base --peer fairseq=PYTHON\"."
+	@echo "BENCH: arguments of scripts/benchmark.py, such as \"train --shape base --peer eole=PYTHON\"."
 	@echo "VENV= (empty): use PYTHON and install nothing."
 	@echo "TORCH=cpu: for a new VENV, install PyTorch's build for CPUs, without several GB of CUDA, from download.pytorch.org."
 
@@ -136,7 +136,7 @@ schema: $(READY)  ## write configs/schema.json, with which editors complete and 
 docs: $(DOCS_READY)  ## build the site of the documentation in site/
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
-bench: $(DEV_READY)  ## measure the speed of training and decoding on this machine
+bench: $(DEV_READY)  ## measure the speed of reading and training on this machine
 	$(PY) scripts/benchmark.py $(BENCH)
 
 clean:  ## remove caches and build outputs, but not data/ and runs/

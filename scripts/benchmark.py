@@ -1,8 +1,8 @@
 """Measure how fast this machine trains and decodes with our program and with other programs, the peers.
 
-    python scripts/benchmark.py [data] [train] [decode] [--shape base] [--rounds 3] [--threads 1] [--json FILE]
+    python scripts/benchmark.py [data] [train] [--shape base] [--rounds 3] [--threads 1] [--json FILE]
         [--text SOURCE TARGET] [--peer NAME=PYTHON …] [--warm-up N] [--updates N] [--device cpu] [--precision fp32 …]
-    python scripts/benchmark.py prepare --text SOURCE TARGET [--rounds 3] [--peer fairseq=PYTHON] [--json FILE]
+    python scripts/benchmark.py prepare --text SOURCE TARGET [--rounds 3] [--json FILE]
     python scripts/benchmark.py decode --model MODEL_DIR --text SOURCE REFERENCE [--rounds 3] [--threads 2]
         [--beam 4 …] [--peer NAME=PYTHON …] [--device cpu] [--precision fp32 …] [--json FILE]
 
@@ -12,19 +12,16 @@ a ratio compares speeds of the same round: the script prints the median of the r
 train: each program is a separate process. All have the same text, vocabulary, shape, batch size, number of threads and
 thresholds of glibc's malloc. The speed is taken from the program's own log, in real target tokens, without padding.
 Ours, nn.Transformer and Hugging Face's Marian train on the same batches; the last two in a hand-written loop, with
-our initial weights, and their first loss must equal ours. fairseq, eole, JoeyNMT and Sockeye make their own batches
-and run by their own commands. Peers have PyTorch's default settings.
+our initial weights, and their first loss must equal ours. eole makes its own batches and runs by its own command. Peers
+have PyTorch's default settings.
 
-prepare: compares the stage with sentencepiece and fairseq, on the text of --text, which benchmarks/generated_text.py
-can make; benchmarks/prepare_race.py describes what is timed.
+prepare: compares the stage with sentencepiece, on the text of --text, which benchmarks/generated_text.py can make;
+benchmarks/prepare_race.py describes what is timed.
 
-decode: the peer is nn.Transformer with our weights, with greedy search and without a cache. Both run in one process,
-with the settings of `choose_device`, and in fp32 both must find the same words.
-
-decode --model: a trained model translates a text, on a GPU if there is one, by greedy search and by beam search: ours,
-CTranslate2, and with --peer Hugging Face's generate and, on a CPU, fairseq and JoeyNMT, all with the same weights. Each
-is a separate process, as above, and translates the complete text after a warm-up, with the batch size that is fastest
-for it. The time is measured from text to text; for fairseq and JoeyNMT from pieces to pieces.
+decode: a trained model translates a text, on a GPU if there is one, by greedy search and by beam search: ours,
+CTranslate2, and with --peer Hugging Face's generate, all with the same weights. Each is a separate process, as above,
+and translates the complete text after a warm-up, with the batch size that is fastest for it. The time is measured from
+text to text.
   "alone": the mean time of each of the first 50 sentences, if they are translated one at a time.
   "first line": the time of a complete process that gets one line; files are in the disk cache.
   Memory: that of a process and its children; shared memory counts once.
@@ -36,25 +33,15 @@ The script always measures nn.Transformer and CTranslate2. It measures another p
 environment with this program. We made such environments on Python 3.11 with PyTorch 2.13 as follows:
 
     huggingface  pip install torch numpy transformers==5.23.0 sentencepiece
-    joeynmt      pip install torch joeynmt==2.3.0 importlib_metadata
     eole         pip install torch eole==0.6.4 aiohttp
-    sockeye      pip install torch "numpy<2" pyyaml tensorboard sacrebleu portalocker
-                 pip install --no-deps sockeye==3.1.34
-    fairseq      pip install torch numpy==1.23.5 "cython<3" "setuptools<81" wheel hydra-core==1.0.7 \\
-                     omegaconf==2.0.6 regex tqdm bitarray cffi sacrebleu scikit-learn packaging
-                 PIP_CONSTRAINT=a-file-with-these-pins pip install --no-deps fairseq==0.12.2
-
-omegaconf 2.0.6 needs a pip before 24.1. Python 3.11 rejects some dataclasses of fairseq; benchmarks/contenders/
-run_fairseq.py makes Python accept them.
 """
 
 import argparse
 import json
-import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -66,7 +53,6 @@ try:
     from benchmarks.decoding_race import GREEDY, measure_decoding
     from benchmarks.environment import processor_and_load
     from benchmarks.prepare_race import measure_prepare
-    from benchmarks.random_weights import Works, random_decoding
     from benchmarks.shapes import SHAPES
     from benchmarks.training_process import Race
     from benchmarks.training_race import PEERS, measure_training, named_python
@@ -83,56 +69,19 @@ try:
 except ModuleNotFoundError as error:
     stop(error)
 
-Results = dict[str, dict[str, Any]]
 
-
-def benchmark_data(directory: Path, vocab_size: int, tokens_per_batch: int) -> Works:
-    """Return work that shuffles the pairs of an epoch of random words and makes its batches."""
+def measure_reading(directory: Path, vocab_size: int, tokens_per_batch: int, rounds: int) -> dict[str, Any]:
+    """Shuffle the pairs of an epoch of random words and make its batches: once without timing, then in each round."""
     write_encoded(directory, random_rows(vocab_size), vocab_size, vocab_size)
-    corpus = EncodedCorpus.load(directory)
-
-    def work() -> dict[str, int]:
+    corpus, seconds = EncodedCorpus.load(directory), list[float]()
+    for _ in range(1 + rounds):
+        began = time.perf_counter()
         order = epoch_batches(corpus, tokens_per_batch, seed=1, epoch=0)
-        return {"pairs": sum(len(collate(corpus, pairs).pairs_B) for pairs in order)}
-
-    return {"ours": work}
-
-
-def compete(works: Works, rounds: int, on_gpu: bool) -> Results:
-    """Call each work once without timing; then time each in every round, and compare ours with its peer.
-
-    Every second round has the reverse order, so that no work is always the first.
-    """
-    done = {name: work() for name, work in works.items()}
-    results: Results = {name: {"seconds": []} for name in works}
-    synchronize: Callable[[], None] = torch.cuda.synchronize if on_gpu else lambda: None
-    for number in range(rounds):
-        for name in works if number % 2 == 0 else reversed(works):
-            if on_gpu:
-                torch.cuda.reset_peak_memory_stats()
-            synchronize()
-            began = time.perf_counter()
-            works[name]()
-            synchronize()
-            results[name]["seconds"].append(time.perf_counter() - began)
-            results[name]["gpu_megabytes"] = torch.cuda.max_memory_allocated() / 1e6 if on_gpu else None
-    for name, result in results.items():
-        result["per_second"] = {unit: count / median(result["seconds"]) for unit, count in done[name].items()}
-        peer = name.replace("ours", "peer")
-        if peer != name and peer in results:
-            seconds = zip(results[peer]["seconds"], result["seconds"], strict=True)
-            result["ratios"] = [theirs / ours for theirs, ours in seconds]
-            result["ratio"] = median(result["ratios"])
-    return results
-
-
-def print_results(results: Results) -> None:
-    for name, result in results.items():
-        speeds = ", ".join(f"{speed:,.0f} {unit}/s" for unit, speed in result["per_second"].items())
-        ratios = result.get("ratios")
-        ratio = f"{result['ratio']:.2f} times the peer ({min(ratios):.2f}–{max(ratios):.2f})" if ratios else ""
-        memory = f"{result['gpu_megabytes']:,.0f} MB" if result["gpu_megabytes"] else ""
-        print(f"  {name:14} {speeds:42} {ratio:32} {memory}".rstrip())
+        pairs = sum(len(collate(corpus, pairs).pairs_B) for pairs in order)
+        seconds.append(time.perf_counter() - began)
+    speed = pairs / median(seconds[1:])
+    print(f"  {speed:,.0f} pairs/s")
+    return {"seconds": seconds[1:], "pairs_per_second": speed}
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -152,9 +101,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     print(*(f"{key}: {value}" for key, value in report.items()), sep="\n")
     with tempfile.TemporaryDirectory() as directory:
-        for name in arguments.names or ["data", "train", "decode"]:
+        for name in arguments.names or ["data", "train"]:
             print(name)
-            if arguments.model:
+            if name == "decode":
                 report[name] = trained_decoding(arguments, best.torch_device.type, Path(directory) / "race")
             elif name == "train":
                 race = race_of(arguments, training, best.torch_device.type, Path(directory) / "race")
@@ -162,31 +111,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                 precisions, pythons = arguments.precision or both, dict(arguments.peer)
                 report[name] = measure_training(race, arguments.text, precisions, pythons, arguments.rounds)
             elif name == "prepare":
-                report[name] = measure_prepare(
-                    arguments.text, Path(directory) / "prepare", arguments.rounds, dict(arguments.peer)
-                )
-            elif name == "data":
-                works = benchmark_data(Path(directory) / "random", vocab_size, training.tokens_per_batch)
-                report[name] = raced(works, arguments.rounds, on_gpu)
+                report[name] = measure_prepare(arguments.text, Path(directory) / "prepare", arguments.rounds)
             else:
-                for precision in arguments.precision or ["fp32"]:
-                    device = choose_device(arguments.device, precision, arguments.threads)
-                    works = random_decoding(config, vocab_size, 256 if on_gpu else 48, device)
-                    found = raced(works, arguments.rounds, on_gpu)
-                    report[name] = {**report.get(name, {}), **named_by(precision, found)}
-    report["peak_rss_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"peak memory of this process: {report['peak_rss_megabytes']:,.0f} MB")
+                size = training.tokens_per_batch
+                report[name] = measure_reading(Path(directory) / "random", vocab_size, size, arguments.rounds)
     return report
-
-
-def raced(works: Works, rounds: int, on_gpu: bool) -> Results:
-    print_results(results := compete(works, rounds, on_gpu))
-    return results
-
-
-def named_by(precision: str, results: Results) -> Results:
-    """Return the results with the precision in their names, except for fp32."""
-    return {name if precision == "fp32" else f"{name}, {precision}": result for name, result in results.items()}
 
 
 def trained_decoding(arguments: argparse.Namespace, device: str, directory: Path) -> dict[str, Any]:
@@ -222,7 +151,7 @@ def race_of(arguments: argparse.Namespace, training: TrainingConfig, device: str
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "names", metavar="data|train|decode|prepare", nargs="*", help="what to measure (default: the first three)"
+        "names", metavar="data|train|decode|prepare", nargs="*", help="what to measure (default: data train)"
     )
     add_subjects(parser)
     add_conditions(parser)
@@ -278,8 +207,7 @@ def add_conditions(parser: argparse.ArgumentParser) -> None:
         choices=["fp32", "bf16", "fp16", "int8"],
         nargs="+",
         default=[],
-        help="default: fp32, and in training also bf16 if the hardware supports it; with --model fp32 and int8, on a "
-        "GPU fp32 and fp16",
+        help="default: fp32; in training also bf16 if the hardware supports it; in decoding int8 or, on a GPU, fp16",
     )
 
 
@@ -288,15 +216,14 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
     numbers = arguments.threads, arguments.warm_up, arguments.updates
     if not {*arguments.names} <= {"data", "train", "decode", "prepare"} or arguments.rounds < 1 or min(numbers) < 0:
         parser.error("give data, train, decode or prepare; --rounds must be at least 1, other numbers at least 0")
-    if arguments.model and (arguments.names != ["decode"] or not arguments.text or min(arguments.beam) < 1):
-        parser.error("--model is only for decode and needs --text SOURCE REFERENCE; --beam must be at least 1")
+    decodes, complete = arguments.names == ["decode"], arguments.model and arguments.text and min(arguments.beam) > 0
+    if ("decode" in arguments.names or arguments.model) and not (decodes and complete):
+        parser.error("decode needs --model MODEL_DIR and --text SOURCE REFERENCE, alone; --beam must be at least 1")
     if "prepare" in arguments.names and not arguments.text:
         parser.error("prepare needs --text SOURCE TARGET")
     trains = not arguments.names or "train" in arguments.names
-    if "int8" in arguments.precision and not arguments.model:
-        parser.error("--precision int8 is only for --model")
-    if "fp16" in arguments.precision and trains:
-        parser.error("--precision fp16 is only for decode")
+    if only := {"int8", "fp16"} & {*arguments.precision} if trains else ():
+        parser.error(f"--precision {' '.join(sorted(only))} is only for decode")
 
 
 if __name__ == "__main__":

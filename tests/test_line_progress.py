@@ -10,8 +10,9 @@ from transformer_mt.base.wording import LineProgress
 
 
 @pytest.mark.parametrize(("num_lines", "of", "left"), [(1200, r" of 1,200", r", \d+ s left"), (None, "", "")])
-def test_a_log_gets_a_line_with_the_rate_now_and_then(num_lines, of, left, capsys):
-    with LineProgress(num_lines, every=0.0) as progress:
+def test_a_log_gets_a_line_with_the_rate_now_and_then(num_lines, of, left, monkeypatch, capsys):
+    monkeypatch.setattr("transformer_mt.base.wording._EVERY", 0.0)
+    with LineProgress(num_lines) as progress:
         progress.more(3)
         progress.more(997)
         progress.reached(1001)
@@ -33,16 +34,18 @@ def test_a_log_gets_a_line_with_the_rate_now_and_then(num_lines, of, left, capsy
     ],
 )
 def test_the_rate_and_the_time_left_are_of_the_lines_that_are_done_now(done, left, monkeypatch, capsys):
+    monkeypatch.setattr("transformer_mt.base.wording._EVERY", 1.0)
     clock = iter([0.0, 10.0])
     monkeypatch.setattr("transformer_mt.base.wording.time.monotonic", lambda: next(clock))
-    with LineProgress(600, every=1.0, done_before=100) as progress:
+    with LineProgress(600, done_before=100) as progress:
         progress.reached(done)
     [line] = capsys.readouterr().err.splitlines()
     assert line.endswith(f" of 600 lines, {(done - 100) / 10:.1f} a second, {left} left")
 
 
-def test_of_many_lines_only_whole_ones_are_shown(capsys):
-    with LineProgress(60_000, every=0.0) as progress:
+def test_of_many_lines_only_whole_ones_are_shown(monkeypatch, capsys):
+    monkeypatch.setattr("transformer_mt.base.wording._EVERY", 0.0)
+    with LineProgress(60_000) as progress:
         progress.reached(18_939.8)
         progress.reached(99.99999)
     first, second = capsys.readouterr().err.splitlines()
@@ -66,7 +69,8 @@ def test_a_terminal_gets_a_bar(monkeypatch, capsys):
 @pytest.mark.parametrize("terminal", [True, False])
 def test_it_moves_inside_a_long_line(terminal, monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
-    with LineProgress(2, every=0.0) as progress:
+    monkeypatch.setattr("transformer_mt.base.wording._EVERY", 0.0)
+    with LineProgress(2) as progress:
         for _ in range(6):
             progress.more(0.1)
         if progress._bar is not None:
@@ -77,8 +81,7 @@ def test_it_moves_inside_a_long_line(terminal, monkeypatch, capsys):
 @pytest.fixture
 def talkative(monkeypatch):
     """A line in the log whenever more is done, not only every half minute."""
-    defaults = LineProgress.__init__.__defaults__
-    monkeypatch.setattr(LineProgress.__init__, "__defaults__", (0.0, *defaults[1:]))
+    monkeypatch.setattr("transformer_mt.base.wording._EVERY", 0.0)
 
 
 @pytest.mark.usefixtures("talkative")

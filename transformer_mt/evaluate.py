@@ -13,6 +13,7 @@ from typing import Any
 from transformer_mt.base.errors import EvaluationError, TranslationError
 from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import LineProgress, warn
+from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.loading import check_files
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.decoding.translator import Translator
@@ -26,7 +27,7 @@ from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import read_json, write_json, write_whole
 from transformer_mt.storage.own_directory import Owner, check_own, hold
 from transformer_mt.terminal import cli
-from transformer_mt.terminal.evaluate_arguments import check, chosen_metrics, machine, parser, what_ran
+from transformer_mt.terminal.evaluate_arguments import check, chosen_metrics, parser, what_ran
 from transformer_mt.terminal.translation_output import TranslationSummary
 from transformer_mt.text.modifiers import symbols_in
 
@@ -64,7 +65,9 @@ def _compare(arguments: argparse.Namespace) -> int:
     if all(path.is_file() for path in arguments.compare):
         if not arguments.reference:
             raise EvaluationError("--compare with files needs --reference FILE: the file with correct translations")
-        tests = [comparing.compared_files(arguments.compare, arguments.reference, arguments.language)]
+        systems = [(str(path), [list(read_lines(path))]) for path in arguments.compare]
+        references = [list(read_lines(path)) for path in arguments.reference]
+        tests = [comparing.ComparedTest("files", references, systems, arguments.language)]
     else:
         if arguments.reference or arguments.language:
             raise EvaluationError("--reference and --language are only for files: to compare runs, leave them out")
@@ -89,7 +92,10 @@ def _evaluate_models(arguments: argparse.Namespace, details: scores_json.Details
     for each in (model, *others):
         check_files(each, options.engine)
     file, output = model / "config.yaml", evaluated_texts.results_dir(model)
-    config = _with_test_sets(load_config(file, arguments.overrides, "decoding"))
+    config = load_config(file, arguments.overrides, "decoding")
+    # The configuration of a MarianMT model names no test sets: then those of its data_dir count.
+    if not config.corpus.test and (prepared := read_prepared(Path(config.data_dir))):
+        config = config.model_copy(update={"corpus": prepared.corpus})
     if not any(override.startswith("data_dir=") for override in arguments.overrides):
         evaluated_texts.check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
     texts = evaluated_texts.read_test_sets(
@@ -104,7 +110,7 @@ def _evaluate_models(arguments: argparse.Namespace, details: scores_json.Details
     tuning = _tuned(translator, choices, config) if arguments.tune else None
     translator.decoding = choices[tuning.best if tuning else 0][1]
     seen = _also_in_training(model, config, [*texts])
-    made_by = what_ran(model, others, options) | machine(translator.engine.hardware, options.engine)
+    made_by = what_ran(model, others, options, translator.engine.hardware)
     made_by |= {"decoding": translator.decoding} | ({"tuning": tuning} if tuning else {})
     output.mkdir(exist_ok=True)  # before the translation, because it may fail
     results = scores_json.Results()
@@ -117,12 +123,6 @@ def _evaluate_models(arguments: argparse.Namespace, details: scores_json.Details
         scores_json.write_scores(output / "scores.json", scores_json.read_scores(output / "scores.json") | results)
     _say_where(made_by, output, example=next(iter(texts.values())).sources[0])
     return results
-
-
-def _with_test_sets(config: Config) -> Config:
-    """The configuration, with the corpus of its data_dir if it names no test sets, as that of a MarianMT model."""
-    prepared = None if config.corpus.test else read_prepared(Path(config.data_dir))
-    return config if prepared is None else config.model_copy(update={"corpus": prepared.corpus})
 
 
 def _scored(

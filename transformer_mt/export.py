@@ -1,6 +1,5 @@
 """The stage `export`: writes a model in the format of another program."""
 
-import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -8,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, get_args
+
+import numpy as np
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
@@ -146,23 +147,19 @@ def check_output(output_dir: Path) -> None:
 def compare(ours: Engine, theirs: Engine, trained: Trained, quantization: str) -> None:
     """Compare the log-probabilities of random pieces. Raises UserError if they are not finite, or differ in fp32."""
     pairs = random_pairs(trained, COMPARED)
-    log_probs = [
-        both
-        for our_T, their_T in zip(ours.score(pairs), theirs.score(pairs), strict=True)
-        for both in zip(our_T, their_T, strict=True)
-    ]
-    if not all(math.isfinite(a) and math.isfinite(b) for a, b in log_probs):
+    ours_N, theirs_N = (np.concatenate(engine.score(pairs)) for engine in (ours, theirs))
+    if not (np.isfinite(ours_N) & np.isfinite(theirs_N)).all():
         raise UserError(
             "the model or its export computes numbers that are not finite (infinity, or not a number), so they cannot "
             "be compared; nothing was written. Average other checkpoints, or leave --quantization out"
         )
     # The rounding error grows with the size of the logits, so large differences are taken relative to that size.
-    unexplained = max(abs(a - b) / max(1.0, abs(a)) for a, b in log_probs)
-    if quantization == "float32" and unexplained > LARGEST_DIFFERENCE:
-        difference = max(abs(a - b) for a, b in log_probs)
+    difference_N = np.abs(ours_N - theirs_N)
+    unexplained_N = difference_N / np.maximum(1.0, np.abs(ours_N))
+    if quantization == "float32" and unexplained_N.max() > LARGEST_DIFFERENCE:
         raise UserError(
-            f"the exported model computes other numbers: a log-probability differs by {difference:.1e}, which is more "
-            "than rounding explains; nothing was written. Please report this"
+            f"the exported model computes other numbers: a log-probability differs by {difference_N.max():.1e}, which "
+            "is more than rounding explains; nothing was written. Please report this"
         )
 
 

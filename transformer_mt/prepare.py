@@ -40,13 +40,7 @@ from transformer_mt.settings.section import fingerprint
 from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.storage.claims import Claims
 from transformer_mt.terminal import cli
-from transformer_mt.text.existing_tokenizer import (
-    check_fits,
-    check_symbols,
-    extended,
-    open_existing,
-    tokenizer_warnings,
-)
+from transformer_mt.text import existing_tokenizer
 from transformer_mt.text.protection import check_kept
 from transformer_mt.text.tokenizer import Tokenizer, clean, holds_tokenizer, taken
 
@@ -108,7 +102,7 @@ def look(config: Config, most: int) -> None:
 def _tokenizer_to_look(config: Config) -> Tokenizer | None:
     """Return the tokenizer of the configuration or of its data_dir. If there is none, print a note."""
     if config.tokenizer.from_ is not None:
-        return open_existing(as_model_dir(Path(config.tokenizer.from_)))
+        return existing_tokenizer.open_existing(as_model_dir(Path(config.tokenizer.from_)))
     if holds_tokenizer(Path(config.data_dir)):
         return Tokenizer.load(Path(config.data_dir))
     print(
@@ -277,7 +271,7 @@ def _tokenizer_settings(config: Config) -> str:
     # The range of each held-out share, with the name of its corpus if it is a share of one corpus.
     shares = [(*range_, *filter(None, [splits[name].name])) for name, range_ in config.corpus.held_shares.items()]
     path, settings = config.tokenizer.extend_from, config.tokenizer.model_copy(update={"extend_from": None})
-    old = [open_existing(as_model_dir(Path(path))).digest] if path and Path(path).exists() else []
+    old = [existing_tokenizer.open_existing(as_model_dir(Path(path))).digest] if path and Path(path).exists() else []
     return fingerprint(settings, *filters, *map(repr, shares), *_symbols(config), *old)
 
 
@@ -302,16 +296,16 @@ def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -
 
 def _opened_tokenizer(path: str, key: str, settings: TokenizerConfig) -> Tokenizer:
     """Load and check the tokenizer at this path, the value of `key`. Prints a warning if it changes text."""
-    tokenizer = open_existing(as_model_dir(Path(path)), key)
-    check_fits(tokenizer, settings)
-    warn(*tokenizer_warnings(tokenizer))
+    tokenizer = existing_tokenizer.open_existing(as_model_dir(Path(path)), key)
+    existing_tokenizer.check_fits(tokenizer, settings)
+    warn(*existing_tokenizer.tokenizer_warnings(tokenizer))
     return tokenizer
 
 
 def _existing_tokenizer(path: str, config: Config) -> Tokenizer:
     """Load the tokenizer that is used unchanged."""
     tokenizer = _opened_tokenizer(path, "tokenizer.from", config.tokenizer)
-    check_symbols(tokenizer, config.tokenizer, config.corpus.tags)
+    existing_tokenizer.check_symbols(tokenizer, config.tokenizer, config.corpus.tags)
     check_kept(tokenizer, config.training.modifiers.protect)
     print(f"using the tokenizer {path}", flush=True)
     return tokenizer
@@ -337,8 +331,8 @@ def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilte
     trained = Tokenizer.train(taken(sources), taken(targets), settings, _symbols(config))
     if old is None:
         return trained
-    tokenizer = extended(old, trained, settings, _symbols(config))
-    check_symbols(tokenizer, settings, config.corpus.tags)
+    tokenizer = existing_tokenizer.extended(old, trained, settings, _symbols(config))
+    existing_tokenizer.check_symbols(tokenizer, settings, config.corpus.tags)
     added = tokenizer.target_vocab_size - old.target_vocab_size
     print(f"the tokenizer {path} got {counted(added, 'new piece')}", flush=True)
     return tokenizer

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from transformer_mt.base.errors import CorpusError, UserError
@@ -128,17 +129,16 @@ def _scored(
 
 
 def _tab_separated(blocks: Iterator[list[str]]) -> Iterator[tuple[list[str], list[str]]]:
-    done = 0
+    numbers = count(1)
     for block in blocks:
         pairs = [line.split("\t") for line in block]
-        for number, pair in enumerate(pairs, start=done + 1):
+        for pair, number in zip(pairs, numbers, strict=False):
             if len(pair) != 2:
                 raise CorpusError(
                     f"standard input:{number}: has {len(pair) - 1} tabs instead of one: write SOURCE<tab>TARGET, or "
                     "give two files"
                 )
         yield [source for source, _ in pairs], [target for _, target in pairs]
-        done += len(block)
 
 
 def _object(score: PairScore, line: int) -> str:

@@ -2,26 +2,15 @@
 
 import argparse
 import asyncio
-import logging
-import math
 import socket
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import UserError
-from transformer_mt.base.system import HANGUP
 from transformer_mt.terminal import cli
-
-if TYPE_CHECKING:
-    from uvicorn import Server
-
-    from transformer_mt.serving.limits import Limits
-    from transformer_mt.serving.model_process import Copies
-    from transformer_mt.serving.service import Service
 
 _DESCRIPTION = """\
 Loads models and answers requests over HTTP until SIGTERM or Ctrl-C, in two forms:
@@ -35,7 +24,6 @@ After SIGTERM, the server answers what it has accepted, then ends. After SIGHUP,
 keys again without a pause. Standard error has a line of JSON for each request, without texts and keys. The exit
 status is 2 after an error message, 130 after Ctrl-C and 143 after SIGTERM."""
 
-_CONNECTIONS = 500
 _MOST_COPIES = 4  # of each model, unless --workers asks for more: each takes memory of its own
 _INSTALL = "Install all: `python -m pip install prometheus-client py3langid python-multipart starlette uvicorn`"
 
@@ -52,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for package in ("prometheus_client", "py3langid", "python_multipart", "starlette", "uvicorn"):
         if find_spec(package) is None:
             raise UserError(f"the package {package} is not installed, which `serve` needs. {_INSTALL}")
+    from transformer_mt.serving.app import serve
     from transformer_mt.serving.limits import Limits, read_keys
     from transformer_mt.serving.model_process import Copies
 
@@ -61,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     number = options.workers or min(num_cores(), _MOST_COPIES)
     models = [Copies([directory, *arguments.ensemble], options, overrides, number) for directory in directories]
     with cli.sigterm_raised(), _bound(arguments.host, arguments.port) as listener:
-        asyncio.run(_serve(models, limits, listener, arguments))
+        asyncio.run(serve(models, limits, listener, arguments.api_keys, arguments.cors))
     return 0
 
 
@@ -79,68 +68,6 @@ def _bound(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot listen at {host}, port {port}: {reason}. Choose other --host and --port") from None
     return listener
-
-
-async def _serve(
-    models: Sequence["Copies"], limits: "Limits", listener: socket.socket, arguments: argparse.Namespace
-) -> None:
-    """Load the models, answer requests until a signal comes, and end the models."""
-    from transformer_mt.serving.json_log import JsonLines
-    from transformer_mt.serving.service import Service
-
-    hangup = asyncio.Event()
-    if HANGUP is not None:
-        asyncio.get_running_loop().add_signal_handler(HANGUP, hangup.set)
-
-    async def replace_models() -> None:
-        while await hangup.wait():
-            hangup.clear()  # several signals during a replacement lead to one further replacement
-            if arguments.api_keys:
-                await asyncio.to_thread(service.read_keys, arguments.api_keys)  # it may be a pipe
-            await asyncio.gather(*(model.replace() for model in models))
-
-    try:
-        await asyncio.gather(*(model.start() for model in models))
-        service = Service(models, limits)
-        logging.basicConfig(level=logging.WARNING, handlers=[JsonLines()])
-        logging.getLogger("transformer_mt").setLevel(logging.INFO)
-        for library in ("uvicorn", "python_multipart"):  # which would warn about each broken request
-            logging.getLogger(library).setLevel(logging.ERROR)
-        server = _server(service, arguments.cors)
-        replacing = asyncio.create_task(replace_models())  # named, because the loop holds tasks only weakly
-        listener.listen()
-        print(_announcement(listener, service), flush=True)
-        await server.serve([listener])
-        replacing.cancel()
-    finally:
-        await asyncio.gather(*(model.close() for model in models))
-
-
-def _server(service: "Service", cors: Sequence[str]) -> "Server":
-    from uvicorn import Config, Server
-
-    from transformer_mt.serving.app import application
-    from transformer_mt.serving.gate import Connection
-
-    return Server(
-        Config(
-            application(service, cors),
-            http=Connection,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            limit_concurrency=_CONNECTIONS,
-            timeout_graceful_shutdown=math.ceil(2 * service.limits.seconds) + 1,
-        )
-    )
-
-
-def _announcement(listener: socket.socket, service: "Service") -> str:
-    host, port, *_ = listener.getsockname()
-    pairs = ", ".join(f"{source}-{target}" for source, target in service.pairs)
-    return f"serving http://{f'[{host}]' if ':' in host else host}:{port}: {pairs}"
 
 
 def _parser() -> argparse.ArgumentParser:

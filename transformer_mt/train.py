@@ -68,20 +68,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--estimate", action="store_true", help="print how much time, memory and disk training takes; train nothing"
     )
     arguments = parser.parse_intermixed_args(argv)
-    if arguments.all or arguments.estimate:
-        with _lack_of_memory_explained():
-            if arguments.estimate:
-                return _print_estimate(arguments.config, arguments.overrides)
-            command = cli.command("train", arguments.config, *arguments.overrides, "--all")
-            return run_all_stages(arguments.config, arguments.overrides, command)
+    if arguments.estimate:
+        return _print_estimate(arguments.config, arguments.overrides)
+    if arguments.all:
+        command = cli.command("train", arguments.config, *arguments.overrides, "--all")
+        return run_all_stages(arguments.config, arguments.overrides, command)
     with all_ranks() as ranks:
         try:
             with ranks.together():
                 config = load_config(arguments.config, arguments.overrides)
             if warning := config.training.schedule_warning():
                 ranks.say(warning, warning=True)
-            with _lack_of_memory_explained():
-                signum = train_run(config, ranks)
+            signum = train_run(config, ranks)
         except TrainingError as error:  # not another error, which the first rank may not have
             if ranks.is_first or isinstance(error, RankError):
                 raise
@@ -106,6 +104,7 @@ def _lack_of_memory_explained() -> Iterator[None]:
         ) from None
 
 
+@_lack_of_memory_explained()
 def run_all_stages(config: str, overrides: Sequence[str], command: Sequence[str]) -> int:
     """Prepare, train and average; evaluate if there are test sets. A stage resumes, or finds that it is done already.
 
@@ -137,6 +136,7 @@ def stages(config: str, overrides: Sequence[str], run_dir: str, has_test_sets: b
     return [*found, ("evaluate", of_run)] if has_test_sets else found
 
 
+@_lack_of_memory_explained()
 def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:
     """Make a few updates, as a new run would make them, and print what all of them take. Leaves run_dir alone."""
     if num_processes():
@@ -154,6 +154,7 @@ def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:
     return 0
 
 
+@_lack_of_memory_explained()
 def train_run(config: Config, ranks: Ranks) -> int:
     """Train until the end, or until a signal stops it. Returns the number of the signal, or 0."""
     run_dir, data_dir = Path(config.run_dir), Path(config.data_dir)
@@ -172,7 +173,7 @@ def train_run(config: Config, ranks: Ranks) -> int:
                 finish_saving(run_dir)
                 _claim(run_dir, config)
                 path = _checkpoint_to_resume(run_dir)
-        path, data = ranks.broadcast((path, data))
+        path, data = ranks.gather((path, data))[0]  # those of the first rank
         return _train(config, corpus, validation, data, path, device, ranks)
 
 

@@ -46,8 +46,6 @@ class Conditions:
     threads: int
     text: Path
     """The source, a sentence a line."""
-    text_in_pieces: Path
-    """The source as pieces separated by spaces, for contenders that read these."""
     job: Mapping[str, Any]
     """What else each contender is told."""
 
@@ -112,7 +110,7 @@ def seconds_to_first_line(decoder: Decoder, conditions: Conditions, width: int, 
     else:
         job = _write_job(decoder, conditions, [Pass(width, size)], [conditions.directory / "unused"], 0)
         command = decoder.python, "-m", f"benchmarks.contenders.{decoder.module}", str(job), "line"
-    line = _text_for(decoder, conditions).read_text(encoding="utf-8").partition("\n")[0]
+    line = conditions.text.read_text(encoding="utf-8").partition("\n")[0]
     return _seconds(decoder.title, command, decoder.pythonpath, conditions, line)
 
 
@@ -147,16 +145,12 @@ def _sizes(path: Path) -> dict[str, int]:
     return {name: int(size) for name, size in found}
 
 
-def _text_for(decoder: Decoder, conditions: Conditions) -> Path:
-    return conditions.text_in_pieces if decoder.reads_pieces else conditions.text
-
-
 def _write_job(
     decoder: Decoder, conditions: Conditions, passes: Sequence[Pass], outputs: Sequence[Path], alone: int
 ) -> Path:
     job = {
         "model": str(decoder.model),
-        "text": str(_text_for(decoder, conditions)),
+        "text": str(conditions.text),
         "threads": conditions.threads,
         "settings": decoder.settings,
         "passes": [

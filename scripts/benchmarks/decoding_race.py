@@ -1,9 +1,8 @@
 """The decoding benchmark: ours and its peers translate the same text with the same weights, each as a process.
 
-Contenders read and write text, by their own tokenizers; fairseq and JoeyNMT read and write pieces, and their
-tokenization is not timed. The clock starts when a model is loaded and has translated some lines. Before the rounds
-each contender tries several batch sizes for each beam size and keeps the fastest, and its greedy translations are
-compared with ours.
+Contenders read and write text, by their own tokenizers. The clock starts when a model is loaded and has translated some
+lines. Before the rounds each contender tries several batch sizes for each beam size and keeps the fastest, and its
+greedy translations are compared with ours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,6 @@ from benchmarks.decoding_process import (
     seconds_to_import_torch,
 )
 from benchmarks.environment import PeerError
-from transformer_mt.base.languages import EOS
 from transformer_mt.base.wording import counted
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation.metrics import check_aligned, score_corpus
@@ -115,21 +113,15 @@ def write_texts(model_dir: Path, texts: Texts, directory: Path, threads: int) ->
     both grow at the same rate at the mean length of the references.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    config, tokenizer = load_config(model_dir / "config.yaml"), texts.tokenizer
-    pieces = [tokenizer.target.id_to_piece(i) for i in range(EOS + 1, tokenizer.target_vocab_size)]
-    cut = [" ".join(map(tokenizer.source.id_to_piece, ids[:-1])) for ids in tokenizer.encode_source(texts.source)]
-    files = {"source.txt": texts.source, "source.pieces": cut, "pieces.txt": pieces}
-    for name, lines in files.items():
-        (directory / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    alpha, length = config.decoding.length_penalty, mean(map(len, tokenizer.encode_target(texts.reference)))
+    config = load_config(model_dir / "config.yaml")
+    (directory / "source.txt").write_text("".join(f"{line}\n" for line in texts.source), encoding="utf-8")
+    alpha, length = config.decoding.length_penalty, mean(map(len, texts.tokenizer.encode_target(texts.reference)))
     job = {
-        "pieces": str(directory / "pieces.txt"),
-        "shape": config.model.model_dump(),
         "max_extra_length": config.decoding.max_extra_length,
         "length_penalty": alpha,
         "length_exponent": alpha * length / (5 + length),
     }
-    return Conditions(directory, threads, directory / "source.txt", directory / "source.pieces", job)
+    return Conditions(directory, threads, directory / "source.txt", job)
 
 
 def _record(contender: Decoder, conditions: Conditions, texts: Texts, beams: Sequence[int]) -> Record:
@@ -140,7 +132,7 @@ def _record(contender: Decoder, conditions: Conditions, texts: Texts, beams: Seq
     checked, megabytes = run_passes(contender, conditions, best, watch=True)
     chosen = ", ".join(f"{one.size} at beam {one.beam}" for one in best)
     print(f"  {contender.title:26} batches of {chosen}", flush=True)
-    return Record(best, [_text(contender, outcome.lines, texts.tokenizer) for outcome in checked], megabytes)
+    return Record(best, [one_spaced(outcome.lines) for outcome in checked], megabytes)
 
 
 def fastest(tried: Mapping[Pass, Outcome]) -> list[Pass]:
@@ -149,12 +141,9 @@ def fastest(tried: Mapping[Pass, Outcome]) -> list[Pass]:
     return [min((one for one in tried if one.beam == beam), key=lambda one: tried[one].seconds) for beam in widths]
 
 
-def _text(contender: Decoder, lines: list[str], tokenizer: Tokenizer) -> list[str]:
-    """What a contender wrote as text, with one space between words, as ours writes it."""
-    if not contender.reads_pieces:
-        return [" ".join(line.split()) for line in lines]
-    ids = ([tokenizer.target.piece_to_id(piece) for piece in line.split()] for line in lines)
-    return [tokenizer.decode_target(line) for line in ids]
+def one_spaced(lines: Sequence[str]) -> list[str]:
+    """The lines with one space between words, as ours writes them."""
+    return [" ".join(line.split()) for line in lines]
 
 
 def check_translations(contender: Decoder, record: Record, ours: Record) -> None:

@@ -1,12 +1,10 @@
-"""Measures how fast `prepare` is, beside sentencepiece and fairseq on the same text in the same round.
+"""Measures how fast `prepare` is, beside sentencepiece on the same text in the same round.
 
 Ours is the whole command with a tokenizer that is there already: start of Python, digest, reading, filters, both sides
 encoded, written. sentencepiece takes part twice: its program `spm_encode`, if that is installed, reads text and writes
-numbers; and encoding alone is timed in the memory of one process, by one thread. fairseq, if --peer names its Python
-and `spm_encode` is installed, needs the pieces that `spm_encode` writes, and then `fairseq-preprocess` with one worker.
-Speeds are per core: ours with N worker processes is divided by N. They are compared with `spm_encode`, or with
-sentencepiece alone where that program is missing. The times of the processor are there, too, because other programs
-may run.
+numbers; and encoding alone is timed in the memory of one process, by one thread. Speeds are per core: ours with N
+worker processes is divided by N. They are compared with `spm_encode`, or with sentencepiece alone where that program is
+missing. The times of the processor are there, too, because other programs may run.
 """
 
 import os
@@ -22,7 +20,6 @@ from statistics import median
 from typing import Any
 
 import yaml
-from sentencepiece import SentencePieceProcessor
 
 from benchmarks.environment import SCRIPTS, PeerError, environment_of, own_path
 from transformer_mt.base.cores import num_cores
@@ -31,7 +28,6 @@ _TOKENIZER_LINES = 100_000
 _SAMPLED_EVERY = 0.05  # seconds
 IN_MEMORY = "sentencepiece alone"
 PROGRAM = "spm_encode"
-FAIRSEQ = "fairseq"
 
 
 @dataclass(frozen=True)
@@ -45,36 +41,29 @@ class Timed:
     """The sum of the most that each of its processes held in memory (VmHWM), if that was looked at."""
 
 
-def measure_prepare(
-    text: tuple[Path, Path], directory: Path, rounds: int, pythons: dict[str, Path], vocab_size: int = 6000
-) -> dict[str, Any]:
-    """Print and return the speeds. `pythons` are those of the peers. Raises PeerError if a contender fails."""
+def measure_prepare(text: tuple[Path, Path], directory: Path, rounds: int, vocab_size: int = 6000) -> dict[str, Any]:
+    """Print and return the speeds. Raises PeerError if a contender fails."""
     config = _write_experiment(text, directory, vocab_size)
     with text[0].open("rb") as file:
         num_pairs = sum(1 for _ in file)
     print(f"{num_pairs:,} pairs, {sum(path.stat().st_size for path in text) / 1e6:,.0f} MB, vocabulary {vocab_size:,}")
-    runs = _contenders(text, directory, config, pythons)
+    runs = _contenders(text, directory, config)
     found: dict[str, list[Timed]] = {}
     for number in range(rounds):
         for name in runs if number % 2 == 0 else reversed(runs):
             found.setdefault(name, []).append(runs[name]())
-    for name, why in ((PROGRAM, "the program is not installed"), (FAIRSEQ, f"it needs --peer and {PROGRAM}")):
-        if name not in found:
-            print(f"  {name}: left out, {why}")
+    if PROGRAM not in found:
+        print(f"  {PROGRAM}: left out, the program is not installed")
     against = PROGRAM if PROGRAM in found else IN_MEMORY
     return {name: _result(name, timed, against, found[against], num_pairs) for name, timed in found.items()}
 
 
-def _contenders(
-    text: tuple[Path, Path], directory: Path, config: Path, pythons: dict[str, Path]
-) -> dict[str, Callable[[], Timed]]:
+def _contenders(text: tuple[Path, Path], directory: Path, config: Path) -> dict[str, Callable[[], Timed]]:
     """What each contender does in a round."""
     model = directory / "tokenizer" / "tokenizer.model"
     runs: dict[str, Callable[[], Timed]] = {IN_MEMORY: partial(_sentencepiece, model, text)}
     if program := shutil.which(PROGRAM):
-        runs[PROGRAM] = partial(_spm_encode, program, "id", model, text, directory)
-        if FAIRSEQ in pythons:
-            runs[FAIRSEQ] = partial(_fairseq, pythons[FAIRSEQ], program, model, text, directory)
+        runs[PROGRAM] = partial(_spm_encode, program, model, text, directory)
     for workers in sorted({1, num_cores()}):
         runs[f"prepare --workers {workers}"] = partial(_prepare, config, directory, workers)
     return runs
@@ -149,26 +138,10 @@ def _sentencepiece(model: Path, text: tuple[Path, Path]) -> Timed:
     return Timed(seconds, cpu)
 
 
-def _spm_encode(program: str, output: str, model: Path, text: tuple[Path, Path], directory: Path) -> Timed:
-    """`output` is id or piece; the files are ids.source and ids.target, or piece.source and piece.target."""
-    flags = [program, f"--model={model}", f"--output_format={output}"]
+def _spm_encode(program: str, model: Path, text: tuple[Path, Path], directory: Path) -> Timed:
+    flags = [program, f"--model={model}", "--output_format=id"]
     sides = zip(("source", "target"), text, strict=True)
-    return _sum(_timed([*flags, f"--output={directory / output}.{side}", f"--input={path}"]) for side, path in sides)
-
-
-def _fairseq(python: Path, program: str, model: Path, text: tuple[Path, Path], directory: Path) -> Timed:
-    """Pieces by `spm_encode`, then numbers by fairseq-preprocess with a dictionary that is there already."""
-    pieces, data = directory / "piece", directory / "fairseq"
-    vocabulary = SentencePieceProcessor(model_file=str(model))
-    listed = [vocabulary.id_to_piece(number) for number in range(vocabulary.vocab_size())]
-    dictionary = directory / "dict.txt"
-    dictionary.write_text("".join(f"{piece} 1\n" for piece in listed if not piece.startswith("<")), encoding="utf-8")
-    shutil.rmtree(data, ignore_errors=True)
-    module = [str(python), "-m", "benchmarks.contenders.run_fairseq", "fairseq_cli.preprocess"]
-    names = ["--source-lang", "source", "--target-lang", "target", "--trainpref", str(pieces), "--destdir", str(data)]
-    options = ["--joined-dictionary", "--srcdict", str(dictionary), "--workers", "1"]
-    encoded = _spm_encode(program, "piece", model, text, directory)
-    return _sum([encoded, _timed([*module, *names, *options], environment_of(SCRIPTS, 1))])
+    return _sum(_timed([*flags, f"--output={directory}/id.{side}", f"--input={path}"]) for side, path in sides)
 
 
 def _sum(parts: Iterable[Timed]) -> Timed:
@@ -176,9 +149,9 @@ def _sum(parts: Iterable[Timed]) -> Timed:
     return Timed(sum(part.seconds for part in listed), sum(part.cpu_seconds for part in listed))
 
 
-def _timed(command: list[str], environment: dict[str, str] | None = None) -> Timed:
-    """Run a command, in our own environment if no other is given. Raises PeerError if it fails."""
-    began, env = time.perf_counter(), environment or _environment()
+def _timed(command: list[str]) -> Timed:
+    """Run a command. Raises PeerError if it fails."""
+    began, env = time.perf_counter(), _environment()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env) as process:
         most: dict[int, int] = {}
         while True:

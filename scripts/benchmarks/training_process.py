@@ -20,7 +20,7 @@ class Race:
     """The conditions of a training race, the same for all contenders."""
 
     directory: Path
-    """train.source, train.target, valid.source, valid.target: pieces separated by spaces; pieces.txt: one a line."""
+    """train.source, train.target: pieces separated by spaces; pieces.txt: one a line."""
     model: TransformerConfig
     training: TrainingConfig
     vocab_size: int

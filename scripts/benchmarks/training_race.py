@@ -9,14 +9,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.contenders.training import BF16_ON_GPU, TRAINERS
+from benchmarks.contenders.training import eole
 from benchmarks.environment import PeerError, own_path
 from benchmarks.training_process import Contender, Race, Result, run
 from benchmarks.training_text import write_race
 from transformer_mt.base.wording import counted
 
-HUGGING_FACE = "huggingface"
-PEERS = [HUGGING_FACE, *TRAINERS]  # that need a Python of their own
+PEERS = ["huggingface", "eole"]  # that need a Python of their own
 IMPORTED = re.compile("^imported$")
 OWN_LOG = re.compile(r"^update (?P<update>\d+): (?P<speed>[\d.]+) target tokens/s$")
 SAME_LOSS = 1e-4  # nats a target token: sums in another order differ by less, another function by more
@@ -41,7 +40,7 @@ def measure_training(
 
 
 def line_up(race: Race, precisions: Sequence[str], pythons: Mapping[str, str]) -> list[Contender]:
-    """Ours, the hand-written loops on our batches, and the trainers in `pythons`. Raises PeerError."""
+    """Ours, the hand-written loops on our batches, and the peers in `pythons`."""
     contenders = []
     command: tuple[str, ...]
     for precision in precisions:
@@ -50,12 +49,11 @@ def line_up(race: Race, precisions: Sequence[str], pythons: Mapping[str, str]) -
         contenders.append(Contender("ours", precision, command, IMPORTED, OWN_LOG, own_path()))
         command = sys.executable, "-m", "benchmarks.contenders.train_plain", "nn.Transformer", *words
         contenders.append(Contender("nn.Transformer", precision, command, IMPORTED, OWN_LOG, own_path()))
-        if HUGGING_FACE in pythons:
-            command = pythons[HUGGING_FACE], "-m", "benchmarks.contenders.train_plain", "Marian", *words
+        if "huggingface" in pythons:
+            command = pythons["huggingface"], "-m", "benchmarks.contenders.train_plain", "Marian", *words
             contenders.append(Contender("Hugging Face Marian", precision, command, IMPORTED, OWN_LOG))
-        for name, trainer in TRAINERS.items():
-            if name in pythons and (precision == "fp32" or (race.device == "cuda" and name in BF16_ON_GPU)):
-                contenders.append(trainer(pythons[name], precision, race))
+        if "eole" in pythons and (precision == "fp32" or race.device == "cuda"):
+            contenders.append(eole(pythons["eole"], precision, race))
     return contenders
 
 

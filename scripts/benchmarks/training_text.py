@@ -29,7 +29,6 @@ from transformer_mt.text.tokenizer import Tokenizer
 
 NUM_PAIRS = 50_000  # of random words
 LONGEST = 150  # pieces of a side, without its EOS
-VALIDATION = 100  # pairs, which some trainers want to be there
 
 Row = tuple[list[int], list[int]]  # ids of a pair, each side ending in EOS
 
@@ -70,9 +69,8 @@ def write_race(race: Race, text: Sequence[Path]) -> None:
     corpus = EncodedCorpus.load(race.directory / "corpus")
     (race.directory / "pieces.txt").write_text("".join(f"{p}\n" for p in pieces[EOS + 1 :]), encoding="utf-8")
     for name, side in (("source", corpus.source), ("target", corpus.target)):
-        for split, sentences in (("train", len(corpus)), ("valid", VALIDATION)):
-            with (race.directory / f"{split}.{name}").open("w", encoding="utf-8") as file:
-                file.writelines(_line(side, i, pieces) for i in range(min(sentences, len(corpus))))
+        with (race.directory / f"train.{name}").open("w", encoding="utf-8") as file:
+            file.writelines(_line(side, i, pieces) for i in range(len(corpus)))
     torch.manual_seed(race.training.seed)
     ours = Transformer(race.model, race.vocab_size, race.vocab_size)
     save_weights(model_weights(ours), race.directory / "ours.safetensors")

@@ -6,10 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import check_requirements
 import pytest
+from helpers.optional import PACKAGES
 from helpers.processes import python_path
 from helpers.tiny import ROOT, write_experiment
 
@@ -80,17 +84,95 @@ def test_every_stage_from_text_to_scores_works_without_packages_that_it_does_not
     assert (tmp_path / "run" / "evaluation").is_dir()
 
 
-def test_tests_are_found_without_these_packages() -> None:
-    """Else no test runs on a machine that lacks one of them."""
-    imported = {
-        (path.name, name.partition(".")[0])
-        for path in (ROOT / "tests").rglob("*.py")
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
+# What a machine with a GPU usually has, each with all that it needs itself.
+BARE = "torch triton numpy pydantic sentencepiece sacrebleu safetensors pyarrow lxml pyyaml tqdm jinja2 regex pytest"
+COLLECT = """
+import json, sys
+sys.modules |= dict.fromkeys(json.loads(sys.argv[1]))  # as if they were not installed
+import pytest
+sys.exit(pytest.main(["--collect-only", "-q", "-m", "cuda", "-p", "no:cacheprovider"]))
+"""
+
+
+def absent_modules() -> set[str]:
+    """The modules that are installed here, and not on a machine with only `BARE`."""
+    present, missing = set[str](), BARE.split()
+    while missing:
+        name = missing.pop()
+        if name not in present:
+            present.add(name)
+            with suppress(PackageNotFoundError):  # it is for another system
+                found = [re.match(r"[\w.-]+", one)[0] for one in requires(name) or () if "extra ==" not in one]
+                missing += [re.sub(r"[-_.]+", "-", one).lower() for one in found]
+    of_module = packages_distributions().items()
+    named = {module: {re.sub(r"[-_.]+", "-", one).lower() for one in packages} for module, packages in of_module}
+    return {module for module, packages in named.items() if not packages & present} - {"transformer_mt"}
+
+
+@pytest.mark.thorough
+def test_tests_for_gpus_are_found_on_a_machine_with_few_packages() -> None:
+    """One test file that cannot be imported would end `make test-gpu` before its first test."""
+    absent = absent_modules()
+    assert {"polib", "datasets", "matplotlib", "requests", "transformers"} <= absent
+    assert not {"torch", "yaml", "sacrebleu"} & absent
+    done = subprocess.run(
+        [sys.executable, "-c", COLLECT, json.dumps(sorted(absent))],
+        cwd=ROOT,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "test_validation_on_cuda.py::" in done.stdout
+
+
+def imports(path: Path) -> list[tuple[str, int]]:
+    """The modules that a file imports whenever it is imported, with the line of each; also inside of `try`."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    nodes = [inner for node in body for inner in (node.body if isinstance(node, ast.Try) else [node])]
+    found = [(alias.name, node.lineno) for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            found += [(name, node.lineno) for name in (node.module, *(f"{node.module}.{a.name}" for a in node.names))]
+    return found
+
+
+def skips(path: Path) -> list[tuple[str, int]]:
+    """The packages without which a file of tests is skipped, with the line that says so."""
+    found = []
+    for at, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        found += [(name, at) for name in re.findall(r"^(?:\w+ = )?pytest\.importorskip\(\"(\w+)", line)]
+        stages = re.findall(r"^skip_without_package_of\(\"(\w+)", line)
+        found += [(package, at) for stage in stages for package in PACKAGES[stage]]
+    return found
+
+
+def test_a_file_of_tests_that_needs_such_a_package_asks_for_it_first() -> None:
+    """Whichever of them is missing: by itself, or through what it imports of the package, the scripts and helpers."""
+    absent = absent_modules() | {*ABSENT}
+    files = {
+        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
+        for root, folders in ((ROOT, "transformer_mt"), (ROOT / "tests", "helpers"), (ROOT / "scripts", "."))
+        for path in (root / folders).rglob("*.py")
     }
-    assert ("test_without_datasets.py", "helpers") in imported
-    assert [(file, name) for file, name in sorted(imported) if name in ABSENT] == []
+
+    @cache
+    def needed(path: Path) -> frozenset[str]:
+        direct = {name for name, _ in imports(path)}
+        found = {name.partition(".")[0] for name in direct} & absent
+        return frozenset(found.union(*(needed(files[name]) for name in direct & files.keys() if files[name] != path)))
+
+    wrong, seen = [], set[str]()
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        asked = skips(path)
+        for name, line in imports(path):
+            packages = needed(files[name]) if name in files else {name.partition(".")[0]} & absent
+            seen |= packages
+            missed = packages - {package for package, at in asked if at < line}
+            wrong += [f"{path.name}:{line}: {name} needs {package}" for package in sorted(missed)]
+    assert wrong == []
+    assert {"polib", "markdown_it", "starlette"} <= seen
 
 
 @pytest.mark.parametrize(("missing", "status"), [("datasets", 0), ("lxml", 0), ("pyarrow", 0), ("sacrebleu", 2)])

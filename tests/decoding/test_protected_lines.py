@@ -20,7 +20,7 @@ from transformer_mt.decoding.constraints import Once
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.settings.search_settings import DecodingConfig, changed
 from transformer_mt.settings.text_settings import TokenizerConfig
-from transformer_mt.text.protection import Protection
+from transformer_mt.text.protection import Protection, knows_pieces
 from transformer_mt.text.tokenizer import Tokenizer
 
 SENTENCES = [source for source, _ in demo_pairs(20)]
@@ -77,7 +77,7 @@ def test_ordinary_text_is_not_protected(tokenizers, line):
 def test_a_pattern_adds_texts_and_own_symbols_are_not_touched(tokenizers):
     protection = Protection(tokenizers["own"], "New York|Müller")
     assert protection.cut("<v2> Müller in New York, v2") == ["<v2> ", "Müller", " in ", "New York", ", ", "v2", ""]
-    assert not protection.has_pieces
+    assert not knows_pieces(tokenizers["own"])
     with pytest.raises(ConfigError, match=message("no-regular-expression", "(", "missing )")):
         changed(DecodingConfig(), {"protect_pattern": "("})
 

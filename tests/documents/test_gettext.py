@@ -3,9 +3,12 @@
 import random
 from typing import Literal
 
-import polib
 import pytest
 from helpers.messages import message
+
+pytest.importorskip("polib")
+
+import polib
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.decoding.translation import Translation, doubtful

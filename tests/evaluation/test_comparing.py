@@ -30,6 +30,7 @@ from transformer_mt.evaluation.comparing import (
     p_value_of,
     spread,
 )
+from transformer_mt.evaluation.evaluated_texts import TestSet
 from transformer_mt.evaluation.scores_json import TestSetScores
 from transformer_mt.settings.reading import load_config
 
@@ -198,17 +199,18 @@ def translated(run: str, *overrides: str, decoding: str = "", **scored: object) 
     if decoding:
         key, value = decoding.split("=")
         fields["decoding"] = config.decoding.model_copy(update={key: float(value)})
-    return Translated(run, config, TestSetScores.model_validate(fields), damaged(0.1, len(run)))
+    text = TestSet([], [REFERENCES])
+    return Translated(run, config, text, TestSetScores.model_validate(fields), damaged(0.1, len(run)))
 
 
 def names(*runs: Translated) -> list[str]:
-    return [name for name, _ in compared_test("demo", [REFERENCES], runs).systems]
+    return [name for name, _ in compared_test("demo", runs).systems]
 
 
 def test_runs_that_differ_only_by_the_seed_are_one_system():
     old = [translated(f"runs/a_{seed}", f"training.seed={seed}") for seed in (1, 2, 13)]
     new = [translated(f"runs/b_{seed}", f"training.seed={seed}", "averaging.choose=last") for seed in (1, 2, 13)]
-    test = compared_test("demo", [REFERENCES], [old[0], new[2], old[1], new[0], new[1], old[2]])
+    test = compared_test("demo", [old[0], new[2], old[1], new[0], new[1], old[2]])
     assert [name for name, _ in test.systems] == ["runs/a_{1,2,13}", "runs/b_{13,1,2}"]
     assert test.systems[1][1] == [new[at].lines for at in (2, 0, 1)] and test.notes == []
     assert names(*old[:1], *new) == ["runs/a_1", "runs/b_{1,2,13}"]
@@ -218,7 +220,7 @@ def test_runs_that_differ_only_by_the_seed_are_one_system():
 def test_runs_with_the_same_seed_are_compared_and_left_out_beside_other_seeds():
     first, again, other = translated("a"), translated("again"), translated("b", "training.seed=2")
     assert names(first, again) == ["a", "again"]
-    test = compared_test("demo", [REFERENCES], [first, again, other])
+    test = compared_test("demo", [first, again, other])
     assert [name for name, _ in test.systems] == ["{a,b}"]
     assert test.notes == ["note: again has the same settings and seed as a: it is left out"]
 

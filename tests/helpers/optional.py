@@ -3,14 +3,14 @@
 import pytest
 
 PACKAGES = {
-    "plot": "matplotlib",
-    "report": "matplotlib",
-    "serve": "starlette",
-    "export": "ctranslate2",
-}  # the latter for the format ctranslate2
+    "plot": ["matplotlib"],
+    "report": ["matplotlib"],
+    "serve": ["starlette", "uvicorn", "prometheus_client", "py3langid", "python_multipart"],
+    "export": ["ctranslate2"],  # for its own format
+}
 
 
 def skip_without_package_of(stage: str) -> None:
     """Skip the test if this stage, as transformer_mt.plot, needs a package that is not installed."""
-    if package := PACKAGES.get(stage.rpartition(".")[2]):
+    for package in PACKAGES.get(stage.rpartition(".")[2], []):
         pytest.importorskip(package)

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import requests
+import pytest
 from helpers.processes import Running, ended, kill, said, start, wait_until
 from helpers.tiny import renew_sums
+
+requests = pytest.importorskip("requests")
 
 
 @dataclass(frozen=True)

@@ -64,4 +64,5 @@ def test_a_predicted_window_always_has_a_word(length):
     """Wherever the centre is predicted: a softmax of nothing is no number."""
     window = SourceWindow(4, 1, predicts=True)
     centre_11Q = torch.linspace(0, length, 1001)[None, None]
-    assert window.sees(centre_11Q, length).any(dim=-1).all()
+    distance_11QS = torch.arange(1, length + 1) - centre_11Q[..., None]
+    assert window.sees(distance_11QS).any(dim=-1).all()

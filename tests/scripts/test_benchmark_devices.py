@@ -24,7 +24,7 @@ def exports(monkeypatch):
 
 
 def test_on_a_gpu_all_compute_there_in_the_same_precisions(exports, tmp_path):
-    found = decoding.line_up(tmp_path, tmp_path, {"huggingface": "python", "fairseq": "python"}, 8, "cuda", [])
+    found = decoding.line_up(tmp_path, tmp_path, {"huggingface": "python"}, 8, "cuda", [])
     assert [one.title for one in found] == [
         f"{name}, {precision}" for name in ("ours", "CTranslate2", "Hugging Face") for precision in ("fp32", "fp16")
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks.contenders import timed_training
-from benchmarks.contenders.training import TRAINERS
+from benchmarks.contenders.training import eole
 from benchmarks.environment import SCRIPTS, PeerError
 from benchmarks.training_process import Contender, Race, Result, read_log, run
 from benchmarks.training_race import IMPORTED, OWN_LOG, check_first_loss, summary
@@ -49,20 +49,7 @@ def test_ratios_of_training_are_of_the_same_round_and_precision():
     assert "ratio" not in report["ours, fp32"]
 
 
-# What the trainers printed, shortened: each after the seconds at which it came here, and its speed.
-FAIRSEQ = """\
-2026-11-21 11:30:12 | INFO | fairseq.tasks.text_to_speech | Please install tensorboardX: pip install tensorboardX
-2026-11-21 11:30:13 | INFO | fairseq_cli.train | task: TranslationTask
-2026-11-21 11:30:14 | INFO | train_inner | {"epoch": 1, "update": 0.008, "loss": "13.558", "wps": "0", "ups": "0", \
-"wpb": "3808", "bsz": "224", "num_updates": "1", "lr": "0.0001", "gnorm": "0.637", "train_wall": "0", "wall": "1"}
-2026-11-21 11:30:14 | INFO | train_inner | {"epoch": 1, "update": 0.015, "loss": "13.585", "wps": "14490.3", \
-"ups": "3.66", "wpb": "3961", "bsz": "272", "num_updates": "2", "lr": "0.0001", "gnorm": "0.736", "wall": "2"}
-2026-11-21 11:30:14 | INFO | train_inner | {"epoch": 1, "update": 0.023, "loss": "13.607", "wps": "29686.5", \
-"ups": "7.82", "wpb": "3798", "bsz": "160", "num_updates": "3", "lr": "0.0001", "gnorm": "0.619", "wall": "2"}
-2026-11-21 11:30:15 | INFO | train_inner | {"epoch": 1, "update": 0.03, "loss": "13.555", "wps": "24574.7", \
-"ups": "9.56", "wpb": "2571", "bsz": "208", "num_updates": "4", "lr": "0.0001", "gnorm": "0.762", "wall": "2"}
-2026-11-21 11:30:15 | INFO | train | {"epoch": 1, "train_wps": "23576.2", "train_ups": "6.54", "train_wpb": \
-"3636.2", "train_num_updates": "6", "train_lr": "0.0001", "train_gnorm": "0.717", "train_train_wall": "1"}"""
+# What trainers printed, shortened.
 EOLE = """\
   from eole.ops import _CPP_OPS_AVAILABLE, gelu_and_mul, silu_and_mul, gelu_tanh_and_mul
 [2026-11-21 11:30:23,489 INFO] Logging initialized (log_file: )
@@ -75,25 +62,6 @@ attn_ent: 0.000; lr: 1.00e-04; sents:     186; bsz: 3162/3743/186; 15813/18718 t
 [2026-11-21 11:30:33,917 INFO] Step  4/    4; acc: 0.0; ppl: 8020.59; xent: 8.99; aux: 0.000; mtp: 0.000; \
 attn_ent: 0.000; lr: 1.00e-04; sents:     204; bsz: 3264/3876/204; 25239/29972 tok/s;      9 sec;
 [2026-11-21 11:30:35,152 INFO] Saving optimizer and weights to step_4, and symlink to eole.model"""
-JOEYNMT = """\
-Matplotlib is building the font cache; this may take a moment.
-2026-11-21 11:31:56,504 - INFO - root - Hello! This is Joey-NMT (version 2.3.0).
-2026-11-21 11:31:59,222 - INFO - joeynmt.training - Epoch   1, Step:        1, Batch Loss:     7.759456, \
-Batch Acc: 0.000000, Tokens per Sec:     1648, Lr: 0.000000
-2026-11-21 11:31:59,625 - INFO - joeynmt.training - Epoch   1, Step:        2, Batch Loss:     7.756745, \
-Batch Acc: 0.000000, Tokens per Sec:     3868, Lr: 0.000000
-2026-11-21 11:31:59,939 - INFO - joeynmt.training - Epoch   1, Step:        3, Batch Loss:     7.757662, \
-Batch Acc: 0.000000, Tokens per Sec:     5145, Lr: 0.000000
-2026-11-21 11:32:00,350 - INFO - joeynmt.training - Epoch   1, Step:        4, Batch Loss:     7.757502, \
-Batch Acc: 0.000000, Tokens per Sec:     4848, Lr: 0.000000
-2026-11-21 11:32:00,351 - INFO - joeynmt.training - Training ended since maximum num. of updates 4 was reached."""
-SOCKEYE = """\
-/site-packages/torch/jit/_trace.py:1000: DeprecationWarning: `torch.jit.trace` is deprecated.
-[INFO:sockeye.utils] Sockeye: 3.1.34, commit 4c30942ddb523533bccb4d2cbb3e894e45b1db93, path __init__.py
-[INFO:sockeye.training] E=0 B=2	s/sec=2717.72 tok/sec=51564.73 u/sec=7.99	ppl=7979.424139
-[INFO:sockeye.training] E=0 B=3	s/sec=1338.59 tok/sec=25086.83 u/sec=7.87	ppl=7971.431543
-[INFO:sockeye.training] E=0 B=4	s/sec=960.11 tok/sec=18100.93 u/sec=5.65	ppl=7962.423021
-[INFO:sockeye.training] Checkpoint [1]	Updates=4 Epoch=0 Samples=1106 Time-cost=1.004 Updates/sec=5.978"""
 OURS = """\
 imported
 update 1: 5032.0 target tokens/s
@@ -104,20 +72,10 @@ first loss: 9.607031"""
 
 
 @pytest.fixture
-def trainers(race):
-    """Each with its log, the speeds of its timed updates, and the number of the first update that it tells of."""
+def of_eole(race):
     for name, text in {"pieces.txt": "a\nb\n", "train.source": "a b\n"}.items():
         (race.directory / name).write_text(text, encoding="utf-8")
-    (race.directory / "fairseq").mkdir()  # as if preprocessed
-    logs = {"fairseq": FAIRSEQ, "eole": EOLE, "joeynmt": JOEYNMT, "sockeye": SOCKEYE}
-    speeds = {
-        "fairseq": [29686.5, 24574.7],
-        "eole": [18718, 29972],
-        "joeynmt": [5145, 4848],
-        "sockeye": [25086.83, 18100.93],
-    }
-    assert logs.keys() == TRAINERS.keys()
-    return [(TRAINERS[name]("python", "fp32", race), logs[name], speeds[name]) for name in TRAINERS]
+    return eole("python", "fp32", race)
 
 
 def timed(text):
@@ -125,17 +83,14 @@ def timed(text):
     return [(at * (at + 1) / 2, line) for at, line in enumerate(text.splitlines())]
 
 
-def test_logs_of_the_trainers_are_understood(trainers, race):
-    for trainer, log, (third, fourth) in trainers:
-        result = read_log(trainer, timed(log), race, kibibytes=2000)
-        lines = [line for _, line in timed(log)]
-        at = next(i for i, line in enumerate(lines) if trainer.progress.search(line))
-        last = at + 3 if trainer.name != "Sockeye" else at + 2  # Sockeye says nothing of its first update
-        expected = (third * (last - 1) + fourth * last) / (2 * last - 1)
-        assert result.tokens_per_second == pytest.approx(expected), trainer.name
-        assert result.seconds_to_first_update == at * (at + 1) / 2
-        assert result.seconds_after_imports == at * (at + 1) / 2 - 1
-        assert (result.megabytes, result.gpu_megabytes, result.first_loss) == (2.048, None, None)
+def test_the_log_of_eole_is_understood(of_eole, race):
+    """The seconds before the lines are 1, 3, 6, 10 and so on; the third and the fourth update are timed."""
+    result = read_log(of_eole, timed(EOLE), race, kibibytes=2000)
+    at = next(i for i, (_, line) in enumerate(timed(EOLE)) if of_eole.progress.search(line))
+    assert result.tokens_per_second == pytest.approx((18718 * (at + 2) + 29972 * (at + 3)) / (2 * at + 5))
+    assert result.seconds_to_first_update == at * (at + 1) / 2
+    assert result.seconds_after_imports == at * (at + 1) / 2 - 1
+    assert (result.megabytes, result.gpu_megabytes, result.first_loss) == (2.048, None, None)
 
 
 def test_our_own_log_is_understood(race):
@@ -157,8 +112,8 @@ def test_pace_is_of_the_updates_since_the_line_before(monkeypatch, capsys):
     ]
 
 
-def test_a_log_that_stops_early_or_says_nothing_is_refused(trainers, race):
-    for trainer, log, _ in [*trainers, (contender(), OURS, None)]:
+def test_a_log_that_stops_early_or_says_nothing_is_refused(of_eole, race):
+    for trainer, log in [(of_eole, EOLE), (contender(), OURS)]:
         lines = timed(log)
         last = max(i for i, (_, line) in enumerate(lines) if trainer.progress.search(line))
         for bad in (lines[:last], lines[last:], []):
@@ -209,7 +164,7 @@ def test_every_module_that_a_command_starts_is_a_program():
     sources = [path.read_text(encoding="utf-8") for path in BENCHMARKS.rglob("*.py")]
     started = {name for text in sources for name in re.findall(r'"benchmarks\.contenders\.(\w+)"', text)}
     started |= {name for text in sources for name in re.findall(r'"(decode_\w+)"', text)}
-    assert {"train_ours", "train_plain", "train_sockeye", "run_fairseq", "decode_ours"} <= started
+    assert {"train_ours", "train_plain", "decode_ours"} <= started
     for name in started:
         program = (BENCHMARKS / "contenders" / f"{name}.py").read_text(encoding="utf-8")
         assert 'if __name__ == "__main__":' in program, name

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +12,7 @@ from transformer_mt.serving.jobs import Answer, Found, Sentence
 
 skip_without_package_of("serve")
 
+from transformer_mt.serving import libretranslate  # noqa: E402
 from transformer_mt.serving.app import application  # noqa: E402
 from transformer_mt.serving.libretranslate import KeptFiles  # noqa: E402
 from transformer_mt.serving.limits import Limits  # noqa: E402
@@ -33,8 +33,8 @@ class Echo:
         if self.error:
             raise self.error
         found = ["" if self.gives_nothing else f"{job.tag} {text}" for text in job.texts]
-        one = [(Found(text, math.nan, -1.0, None, (), None),) for text in found]
-        return Answer(tuple((Sentence(text, "", each),) for text, each in zip(job.texts, one, strict=True)))
+        one = [(Found(text=text, score=None, log_prob=-1.0, doubts=[]),) for text in found]
+        return tuple((Sentence(text, "", "", each),) for text, each in zip(job.texts, one, strict=True))
 
 
 ECHO = Echo()
@@ -147,8 +147,17 @@ def test_a_text_for_which_the_model_finds_nothing_stays():
     assert answer["translations"][0]["text"] == "", "where the doubts say why"
 
 
-def test_files_are_kept_up_to_a_size_the_newest():
+def test_files_are_kept_up_to_a_size_the_newest_and_for_a_while(monkeypatch):
     files = KeptFiles()
-    names = [files.keep(bytes(2**25), ".txt") for _ in range(3)]
-    assert [files.get(name) is None for name in names] == [True, False, False]
-    assert len(set(names)) == 3 and all(len(name) > 30 for name in names)
+
+    async def kept():
+        names = [files.keep(bytes(2**25), ".txt") for _ in range(3)]
+        monkeypatch.setattr(libretranslate, "_SECONDS", 0.01)
+        short = files.keep(b"", ".txt")
+        assert short in files
+        await asyncio.sleep(0.1)
+        return [*names, short]
+
+    names = asyncio.run(kept())
+    assert [name in files for name in names] == [False, True, True, False]
+    assert len(set(names)) == 4 and all(len(name) > 30 for name in names)

@@ -1,8 +1,9 @@
 """LibreTranslate's API: every route, every error, and the clients that exist for it."""
 
 import pytest
-import requests
 from helpers.tiny import demo_pairs
+
+requests = pytest.importorskip("requests")
 
 SENTENCES = [source for source, _ in demo_pairs(8)]
 EN_DE = {"source": "en", "target": "de"}

@@ -9,10 +9,11 @@ import threading
 import time
 
 import pytest
-import requests
 from helpers.optional import skip_without_package_of
 from helpers.processes import wait_until
 from helpers.tiny import demo_pairs
+
+requests = pytest.importorskip("requests")
 
 KEY, OTHER_KEY = "0123456789abcdef", "fedcba9876543210"
 SENTENCES = [source for source, _ in demo_pairs(12)]

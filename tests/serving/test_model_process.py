@@ -106,7 +106,7 @@ def expected(directory, *jobs):
 
 
 def texts(found):
-    return [[one.text for one in sentence.translations] for of_text in found.texts for sentence in of_text]
+    return [[one["text"] for one in sentence.translations] for of_text in found for sentence in of_text]
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from transformer_mt.training import out_of_memory
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.loop import one_update
-from transformer_mt.training.out_of_memory import Room, is_out_of_memory
+from transformer_mt.training.out_of_memory import Room, Size, is_out_of_memory
 
 LACKS_OF_MEMORY = [
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
@@ -169,7 +169,7 @@ def padded(num_pairs, source_length, target_length):
 
 def test_a_batch_of_long_sentences_that_failed_says_nothing_about_as_many_positions_of_short_ones():
     room = Room()
-    room.lacks(padded(4, 100, 100))
+    room.too_large.append(Size.of(padded(4, 100, 100)))
     assert len(room.parts([padded(40, 10, 10)])) == 1
     assert len(room.parts([padded(5, 100, 100)])) == 2
     assert len(room.parts([padded(4, 96, 100)])) == 2, "nearly as large is as large"
@@ -178,14 +178,14 @@ def test_a_batch_of_long_sentences_that_failed_says_nothing_about_as_many_positi
 
 def test_the_source_needs_room_too():
     room = Room()
-    room.lacks(padded(8, 50, 50))
+    room.too_large.append(Size.of(padded(8, 50, 50)))
     assert len(room.parts([padded(8, 20, 50)])) == 1
     assert len(room.parts([padded(8, 50, 50)])) == 2
 
 
 def test_parts_are_all_the_pairs_in_order_and_a_single_pair_stays_whole():
     room = Room()
-    room.lacks(padded(1, 10, 10))
+    room.too_large.append(Size.of(padded(1, 10, 10)))
     parts = room.parts([padded(3, 10, 10), padded(1, 12, 12)])
     assert [part.pairs_B.tolist() for part in parts] == [[0], [2], [1], [0]]
 

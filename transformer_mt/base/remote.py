@@ -174,6 +174,14 @@ def _is_final(error: Exception) -> bool:
     return isinstance(error, PermissionError | NotImplementedError)
 
 
+def check_same(found: object, before: object, name: str) -> None:
+    """Raises CorpusError if a file has another digest, or another size or time, than before."""
+    if found != before:
+        raise CorpusError(
+            f"{name}: has changed during reading; let no other program write it, and give the same command again"
+        )
+
+
 class _Reader(io.RawIOBase):
     """The bytes of a remote file. After a broken connection, it continues where it was."""
 
@@ -250,11 +258,6 @@ class _Reader(io.RawIOBase):
 
     def _check_version(self) -> None:
         """Raises CorpusError if the file has changed. Asks once at each position."""
-        if self._position == self._checked_at:
-            return
-        if self._remote.version() != self._version:
-            raise CorpusError(
-                f"{self._remote}: has changed during reading; let no other program write it, and give the same command "
-                "again"
-            )
-        self._checked_at = self._position
+        if self._position != self._checked_at:
+            check_same(self._remote.version(), self._version, str(self._remote))
+            self._checked_at = self._position

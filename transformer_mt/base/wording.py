@@ -4,7 +4,8 @@ import math
 import re
 import sys
 import time
-from typing import Any, Self
+from contextlib import AbstractContextManager
+from typing import Any
 
 from transformer_mt.base.errors import UserError
 
@@ -59,13 +60,12 @@ def two_decimals(number: float) -> str:
 _EVERY = 30.0  # seconds between two lines in a log
 
 
-class LineProgress:
+class LineProgress(AbstractContextManager["LineProgress"]):
     """Shows progress and speed, from now on, on standard error; if the number of lines is known, also the time left."""
 
     def __init__(
         self,
         num_lines: int | None,
-        every: float = _EVERY,
         done_before: int = 0,
         doing: str = "",
         unit: str = "lines",
@@ -73,7 +73,7 @@ class LineProgress:
     ) -> None:
         """`done_before` is the number of lines that were done earlier. `doing` begins the text, such as "reading: "."""
         self._num_lines, self._doing, self._unit = num_lines, doing, unit
-        self._every = every if is_wanted else math.inf
+        self._every = _EVERY if is_wanted else math.inf
         self._before, self._done = done_before, float(done_before)
         self._begun = self._said = time.monotonic()
         self._bar: Any = None
@@ -82,9 +82,6 @@ class LineProgress:
 
             about = doing.removesuffix(": ") or None  # the bar writes a colon itself
             self._bar = tqdm(desc=about, total=num_lines, initial=done_before, unit=f" {unit}", dynamic_ncols=True)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:

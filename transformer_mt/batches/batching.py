@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -124,7 +124,20 @@ _BATCHES_PER_POOL = 100  # this many batches are sorted together: more means les
 
 
 @dataclass(frozen=True)
-class Batch:
+class OfTensors:
+    """A batch, of which some fields are tensors."""
+
+    def to(self, device: torch.device) -> Self:
+        """Copy the tensors, except pairs_B, to a device. CUDA copies while it computes."""
+        tensors = {name: ids for name, ids in vars(self).items() if isinstance(ids, Tensor) and name != "pairs_B"}
+        if device.type != "cuda" or any(ids.is_cuda for ids in tensors.values()):
+            return replace(self, **{name: ids.to(device) for name, ids in tensors.items()})
+        # A copy from memory that is not pinned would wait for the work queued on the device.
+        return replace(self, **{name: ids.pin_memory().to(device, non_blocking=True) for name, ids in tensors.items()})
+
+
+@dataclass(frozen=True)
+class Batch(OfTensors):
     """Some pairs of a corpus, padded on the right. Each sentence ends in EOS."""
 
     source_BS: Tensor
@@ -137,9 +150,6 @@ class Batch:
     """int64: the numbers of the pairs in the corpus; always on the CPU."""
     num_labels: int
     """The number of target tokens, with EOS and without PAD."""
-
-    def to(self, device: torch.device) -> "Batch":
-        return replace(self, **tensors_on(device, self))
 
     @property
     def num_positions(self) -> int:
@@ -154,15 +164,6 @@ class Batch:
         labels_BT = self.labels_BT[rows]
         num_labels = int((labels_BT != PAD).sum())
         return Batch(self.source_BS[rows], self.decoder_input_BT[rows], labels_BT, self.pairs_B[rows], num_labels)
-
-
-def tensors_on(device: torch.device, batch: Any) -> dict[str, Any]:
-    """Copy the tensors of a batch, except pairs_B, to a device. CUDA copies while it computes."""
-    tensors = {name: ids for name, ids in vars(batch).items() if isinstance(ids, Tensor) and name != "pairs_B"}
-    if device.type != "cuda" or any(ids.is_cuda for ids in tensors.values()):
-        return {name: ids.to(device) for name, ids in tensors.items()}
-    # A copy from memory that is not pinned would wait for the work queued on the device.
-    return {name: ids.pin_memory().to(device, non_blocking=True) for name, ids in tensors.items()}
 
 
 def ordered_batches(corpus: EncodedCorpus, tokens_per_batch: int) -> Iterator[Batch]:

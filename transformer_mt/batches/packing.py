@@ -17,7 +17,7 @@ from torch import Tensor
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.base.languages import BOS
-from transformer_mt.batches.batching import Batch, BatchOrder, Pairs, epoch_pairs, epoch_random, tensors_on
+from transformer_mt.batches.batching import Batch, BatchOrder, OfTensors, Pairs, epoch_pairs, epoch_random
 from transformer_mt.batches.encoded import EncodedCorpus, EncodedText
 
 _BATCHES_AT_A_TIME = 200  # the most batches cut at once, so that memory does not grow with the corpus
@@ -76,7 +76,7 @@ class PackedShape:
 
 
 @dataclass(frozen=True)
-class PackedBatch:
+class PackedBatch(OfTensors):
     """Some pairs of a corpus. Each sentence ends in EOS. All values of dummies are 0, which for ids is PAD."""
 
     source_N: Tensor
@@ -97,9 +97,6 @@ class PackedBatch:
     """int64: the numbers of the pairs in the corpus; always on the CPU."""
     num_labels: int
     """The number of target tokens, with EOS and without PAD."""
-
-    def to(self, device: torch.device) -> "PackedBatch":
-        return replace(self, **tensors_on(device, self))
 
     @property
     def num_positions(self) -> int:

@@ -8,10 +8,10 @@ from operator import getitem
 from typing import IO, Any
 
 from transformer_mt.base.errors import CorpusError
-from transformer_mt.base.remote import Place
+from transformer_mt.base.remote import Place, check_same
 from transformer_mt.base.wording import counted, cut
 from transformer_mt.corpora.corpus import BadPair, Block, Corpus, blocks_of_file, open_files, open_lines, pair_of_texts
-from transformer_mt.corpora.text_files import BadLine, Survey, check_same, needed, survey_of
+from transformer_mt.corpora.text_files import BadLine, Survey, needed, survey_of
 from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.section import fingerprint
 

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import IO, Any, Literal, NamedTuple, TypeVar
 
 from transformer_mt.base.errors import CorpusError
-from transformer_mt.base.remote import Place, RemotePath
+from transformer_mt.base.remote import Place, RemotePath, check_same
 
 LONGEST = 1_000_000  # bytes of a line: more than any sentence; a file without line ends must not fill the memory
 COMPRESSED = (".gz", ".zst", ".xz")
@@ -258,14 +258,6 @@ def same_text(file: ByteStream, digest: str, name: str) -> Iterator[io.BufferedI
     while hashed.read(_CHUNK):  # the rest of the file
         pass
     check_same(hashed.sum.hexdigest(), digest, name)
-
-
-def check_same(found: object, before: object, name: str) -> None:
-    """Raises CorpusError if a file has another digest, or another size or time, than before."""
-    if found != before:
-        raise CorpusError(
-            f"{name}: has changed during reading; let no other program write it, and give the same command again"
-        )
 
 
 class _Hashed(io.BufferedIOBase):

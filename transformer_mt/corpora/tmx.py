@@ -9,15 +9,7 @@ from typing import Any
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import cut
-from transformer_mt.corpora.corpus import (
-    OTHER_LANGUAGES,
-    BadPair,
-    Block,
-    Corpus,
-    blocks_of_file,
-    open_files,
-    pair_of_texts,
-)
+from transformer_mt.corpora import corpus
 from transformer_mt.corpora.text_files import needed, opened_again
 from transformer_mt.settings.corpus_settings import PairedText
 
@@ -26,16 +18,18 @@ _MARKUP = {"bpt", "ept", "it", "ph", "ut"}  # elements with code of the original
 _BLANKS = re.compile(r"[ \t\r\n]{2,}|[\t\r\n]")
 
 
-def open_tmx(text: PairedText) -> Corpus:
+def open_tmx(text: PairedText) -> corpus.Corpus:
     """Open translation memories. Raises CorpusError if one cannot be read, or has no unit in both languages."""
-    return open_files(text, partial(_blocks, text))
+    return corpus.open_files(text, partial(_blocks, text))
 
 
-def _blocks(text: PairedText, path: Place, digest: str) -> Iterator[Block]:
+def _blocks(text: PairedText, path: Place, digest: str) -> Iterator[corpus.Block]:
     languages: Counter[str] = Counter()
     found = False
-    for block in blocks_of_file(str(path), _pairs(text, path, digest, languages), "unit"):
-        found = found or any(not isinstance(pair, BadPair) or pair.reason != OTHER_LANGUAGES for pair in block.pairs)
+    for block in corpus.blocks_of_file(str(path), _pairs(text, path, digest, languages), "unit"):
+        found = found or any(
+            not isinstance(pair, corpus.BadPair) or pair.reason != corpus.OTHER_LANGUAGES for pair in block.pairs
+        )
         yield block
     if not found:
         there = ", ".join(f"{language} ({number:,})" for language, number in languages.most_common(10)) or "none"
@@ -44,7 +38,9 @@ def _blocks(text: PairedText, path: Place, digest: str) -> Iterator[Block]:
         )
 
 
-def _pairs(text: PairedText, path: Place, digest: str, languages: Counter[str]) -> Iterator[tuple[str, str] | BadPair]:
+def _pairs(
+    text: PairedText, path: Place, digest: str, languages: Counter[str]
+) -> Iterator[tuple[str, str] | corpus.BadPair]:
     etree = needed("lxml.etree", f"{path} is TMX", "write it as another form, such as TSV")
     with opened_again(path, digest) as file:
         try:
@@ -72,7 +68,7 @@ def _name(element: Any) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-def _pair(unit: Any, source: str, target: str, languages: Counter[str]) -> tuple[str, str] | BadPair:
+def _pair(unit: Any, source: str, target: str, languages: Counter[str]) -> tuple[str, str] | corpus.BadPair:
     variants = [(_language(variant), variant) for variant in unit if _name(variant) == "tuv"]
     of_source = _first(variants, source)
     of_target = _first([one for one in variants if one[1] is not of_source], target)
@@ -80,11 +76,11 @@ def _pair(unit: Any, source: str, target: str, languages: Counter[str]) -> tuple
         there = [language or "no language" for language, _ in variants]
         languages.update(there)
         missing = source if of_source is None else target
-        return BadPair(f"has no {missing}, but {cut(', '.join(there)) or 'nothing'}", OTHER_LANGUAGES)
+        return corpus.BadPair(f"has no {missing}, but {cut(', '.join(there)) or 'nothing'}", corpus.OTHER_LANGUAGES)
     try:
-        return pair_of_texts(_text(of_source), _text(of_target))
+        return corpus.pair_of_texts(_text(of_source), _text(of_target))
     except ValueError as error:
-        return BadPair(str(error))
+        return corpus.BadPair(str(error))
 
 
 def _language(variant: Any) -> str:

@@ -28,7 +28,7 @@ from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.text.terms import IN_WORD
 
-Phrase = Sequence[Sequence[int]]
+Phrase = tuple[tuple[int, ...], ...]
 """The pieces of each alternative of a phrase; one of them suffices."""
 
 
@@ -37,9 +37,9 @@ def ends_word(piece: str) -> bool:
     return not (re.match(IN_WORD, piece) or byte_of(piece) is not None or piece in KEEP)
 
 
-def has_phrases(tokens: Sequence[int], phrases: Sequence[Phrase], ends_word: Sequence[bool]) -> bool:
+def has_phrases(tokens: Sequence[int], phrases: Sequence[Sequence[Sequence[int]]], ends_word: Sequence[bool]) -> bool:
     """Whether a translation that ends in EOS has all phrases, as `constrained_search` finds them."""
-    progress = Progress(tuple(phrases))
+    progress = Progress.at_first(phrases)
     for token in tokens[:-1]:
         progress = progress.after(token, ends_word=ends_word[token])
     return progress.num_lacking == 0
@@ -52,10 +52,10 @@ class Progress(NamedTuple):
     begun: tuple[int, ...] = ()
     """Its last pieces, if an alternative of a phrase in `lacking` begins with them, or is equal to them."""
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the last pieces are a phrase, which it has from the end of the word on."""
-        return any(self.begun == tuple(pieces) for phrase in self.lacking for pieces in phrase)
+    @classmethod
+    def at_first(cls, phrases: Sequence[Sequence[Sequence[int]]]) -> "Progress":
+        """The progress before the first piece."""
+        return cls(tuple(tuple(map(tuple, phrase)) for phrase in phrases))
 
     @property
     def num_lacking(self) -> int:
@@ -65,15 +65,15 @@ class Progress(NamedTuple):
             len(pieces) - len(self.begun) - fewest
             for phrase, fewest in zip(self.lacking, shortest, strict=True)
             for pieces in phrase
-            if self.begun and _begins(pieces, self.begun)
+            if self.begun and pieces[: len(self.begun)] == self.begun
         ]
         return sum(shortest) + min([0, *begun])
 
     @property
     def next_pieces(self) -> set[int]:
         """The pieces that go on with a phrase or begin one."""
-        every = [pieces for phrase in self.lacking for pieces in phrase]
-        longer = {pieces[len(self.begun)] for pieces in every if _begins(pieces, self.begun, more=1)}
+        every, length = [pieces for phrase in self.lacking for pieces in phrase], len(self.begun)
+        longer = {pieces[length] for pieces in every if pieces[:length] == self.begun and len(pieces) > length}
         return longer | {pieces[0] for pieces in every}
 
     def after(self, piece: int, *, ends_word: bool) -> "Progress":
@@ -81,22 +81,17 @@ class Progress(NamedTuple):
         longer, lacking = (*self.begun, piece), self.lacking
         if _begin_one(longer, lacking):
             return Progress(lacking, longer)
-        if ends_word and self.is_whole:
+        having = [number for number, phrase in enumerate(lacking) if self.begun in phrase]
+        if ends_word and having:  # the last pieces are a phrase, which it has from the end of the word on
             # Of several phrases with this alternative, it counts for the one that needs the most pieces otherwise.
-            having = [number for number, phrase in enumerate(lacking) if self.begun in map(tuple, phrase)]
             number = max(having, key=lambda number: min(map(len, lacking[number])))
             lacking, longer = (*lacking[:number], *lacking[number + 1 :]), (piece,)
         ends = (longer[start:] for start in range(len(longer)))
         return Progress(lacking, next((end for end in ends if _begin_one(end, lacking)), ()))
 
 
-def _begin_one(begun: Sequence[int], phrases: Sequence[Phrase]) -> bool:
-    return any(_begins(pieces, begun) for phrase in phrases for pieces in phrase)
-
-
-def _begins(pieces: Sequence[int], begun: Sequence[int], more: int = 0) -> bool:
-    """Whether the pieces begin with others, and have at least so many more."""
-    return len(pieces) >= len(begun) + more and tuple(pieces[: len(begun)]) == tuple(begun)
+def _begin_one(begun: tuple[int, ...], phrases: Sequence[Phrase]) -> bool:
+    return any(pieces[: len(begun)] == begun for phrase in phrases for pieces in phrase)
 
 
 @dataclass
@@ -124,7 +119,7 @@ def constrained_search(
     source_BS: Tensor,
     constraints: Constraints,
     decoding: DecodingConfig,
-    phrases: Sequence[Sequence[Phrase]],
+    phrases: Sequence[Sequence[Sequence[Sequence[int]]]],
     ends_word: Sequence[bool],
 ) -> list[list[Hypothesis]]:
     """`beam_search` whose hypotheses have all phrases of their sentence, as whole words that do not overlap.
@@ -132,7 +127,7 @@ def constrained_search(
     Only at its greatest length, or if no other piece is allowed, a hypothesis may end without some of them.
     `ends_word` has the result of the function for each piece of the vocabulary.
     """
-    begun = [Progress(tuple(of_one)) for of_one in phrases]
+    begun = [Progress.at_first(of_one) for of_one in phrases]
     all_rows = rows = [_Row(number, [one], decoding.beam_size + one.num_lacking) for number, one in enumerate(begun)]
     first_AW1, log_prob_AW = source_BS[:, :1, None], torch.zeros_like(source_BS[:, :1], dtype=torch.float32)
     beam = search.Beam(torch.full_like(first_AW1, BOS), log_prob_AW, model.start(source_BS, width=1))

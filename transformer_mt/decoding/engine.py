@@ -58,7 +58,7 @@ class Wanted:
     alignment: bool = False
     scores: bool = True
     """Without them, scores may be NaN, which can be faster."""
-    progress: Callable[[int], None] | None = None
+    progress: Callable[[int], None] | None = field(default=None, compare=False)
     """Called with the number of further sentences that are done."""
 
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, assert_never
+from typing import TYPE_CHECKING, Literal, Self
 
 from transformer_mt.base.errors import CheckpointError, TranslationError
 from transformer_mt.decoding.engine import Engine
@@ -133,13 +133,8 @@ def load_model(model_dirs: ModelDirs, options: EngineOptions) -> LoadedModel:
                 f"{directory} has another vocabulary than {directories[0]}: the models of an ensemble must be trained "
                 "on the same prepared data"
             )
-    match options.engine:
-        case "torch":
-            engine = _load_torch_engine(directories, configs, tokenizer, options)
-        case "ctranslate2":
-            engine = _load_ctranslate2_engine(directories, configs, tokenizer, options)
-        case _:
-            assert_never(options.engine)
+    load = _load_torch_engine if options.engine == "torch" else _load_ctranslate2_engine
+    engine = load(directories, configs, tokenizer, options)
     return LoadedModel(engine, tokenizer, configs[0], TrainingLines.load(directories[0]))
 
 

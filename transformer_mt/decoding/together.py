@@ -36,8 +36,8 @@ class _Request:
 
     def joins(self, other: "_Request") -> bool:
         """Whether both may be translated in one call."""
-        same = self.wanted.alignment == other.wanted.alignment and self.wanted.scores == other.wanted.scores
-        return same and self.decoding == other.decoding and not (self.is_alone or other.is_alone)
+        is_alone = self.is_alone or other.is_alone
+        return self.wanted == other.wanted and self.decoding == other.decoding and not is_alone
 
 
 class Together:

@@ -22,7 +22,7 @@ from transformer_mt.decoding.word_pieces import written_together
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig, changed, check_for_model
 from transformer_mt.text.casing import Casing
-from transformer_mt.text.protection import Protection
+from transformer_mt.text.protection import Protection, knows_pieces
 from transformer_mt.text.terms import Terms
 from transformer_mt.text.tokenizer import Tokenizer, tagged
 from transformer_mt.text.training_lines import TrainingLines
@@ -184,7 +184,7 @@ class Translator(ModelOfText):
         )
         is_wordless = protection.is_wordless if decoding.keep_wordless else lambda _: False
         translate = partial(self._translated, decoding=decoding, terms=searched, is_wordless=is_wordless)
-        is_expected = self._protection.has_pieces or decoding.protect_pattern is not None
+        is_expected = knows_pieces(self.tokenizer) or decoding.protect_pattern is not None
         protects = decoding.protect == "always" or (decoding.protect == "auto" and is_expected)
         if not protects and not hidden:
             return translate(lines, prefixes or [], numbers, wanted)

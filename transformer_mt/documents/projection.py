@@ -224,15 +224,15 @@ def _between(
     for item in items:
         if isinstance(item, Node):
             beside = space or " " * (item.is_wide or is_first or is_last)
-            lost = [is_marked and is_letter for is_marked, is_letter in zip(item.is_marked, around, strict=True)]
             begin = len(written)
             while begin and isinstance(written[begin - 1], _OpenTag):
                 begin -= 1
-            if (item.space_before or lost[0]) and not is_first and not (begin and written[begin - 1].isspace()):
+            needs_space = item.space_before or (item.mark_before and around[0])
+            if needs_space and not is_first and not (begin and written[begin - 1].isspace()):
                 written.insert(begin, beside)
                 is_due = False
             written.append(item.opening)
-            if (item.space_after or lost[1]) and not is_last:
+            if (item.space_after or (item.mark_after and around[1])) and not is_last:
                 written.append(beside)
             is_due = is_due and not item.space_after
         else:

@@ -34,8 +34,9 @@ class Node:
     space_before: bool = False
     """Whether white space stands before a point."""
     space_after: bool = False
-    is_marked: tuple[bool, bool] = (False, False)
-    """Whether a mark, such as a bracket, stands directly before a point, and directly after it."""
+    mark_before: bool = False
+    """Whether a mark, such as a bracket, stands directly before a point."""
+    mark_after: bool = False
 
 
 @dataclass
@@ -124,11 +125,7 @@ class _Reader:
             self.segment.tail = self.trailing
 
     def _add_text(self, text: str) -> None:
-        is_mark = not text[0].isspace() and not text[0].isalnum()
-        self.last_point.space_after, self.last_point.is_marked = (
-            text[0].isspace(),
-            (self.last_point.is_marked[0], is_mark),
-        )
+        self.last_point.space_after, self.last_point.mark_after = text[0].isspace(), _is_mark(text[0])
         self.last_point = Node(-1)
         if not self.length:
             if self.after_space:  # else a point is before it
@@ -146,8 +143,7 @@ class _Reader:
         )
         raw = "".join(token.raw for token in tokens)
         self.last_point = Node(parent, raw, "", self.length, self.length, is_wide, self.after_space)
-        last = self.parts[-1][-1] if self.parts else " "
-        self.last_point.is_marked = (not last.isspace() and not last.isalnum(), False)
+        self.last_point.mark_before = bool(self.parts) and _is_mark(self.parts[-1][-1])
         self.nodes.append(self.last_point)
         self.after_space = False
         if is_wide:
@@ -160,3 +156,7 @@ class _Reader:
         if text:
             self.parts.append(text)
             self.length += len(text)
+
+
+def _is_mark(character: str) -> bool:
+    return not character.isspace() and not character.isalnum()

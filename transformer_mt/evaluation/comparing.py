@@ -17,17 +17,9 @@ from numpy.typing import NDArray
 from sacrebleu.significance import _compute_p_value, estimate_ci
 
 from transformer_mt.base.errors import EvaluationError
-from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import counted
 from transformer_mt.corpora.text_files import read_lines
-from transformer_mt.evaluation.evaluated_texts import (
-    TestSet,
-    chosen_test_sets,
-    hypotheses_file,
-    model_in,
-    read_test_sets,
-    results_dir,
-)
+from transformer_mt.evaluation import evaluated_texts
 from transformer_mt.evaluation.metrics import (
     ALL_METRICS,
     METRICS,
@@ -179,6 +171,7 @@ class Translated:
 
     run: str
     config: Config
+    text: evaluated_texts.TestSet
     scored: TestSetScores | None
     lines: list[str]
 
@@ -201,7 +194,7 @@ class Translated:
 _NOT_SETTINGS = {"run_dir", "training.seed", "decoding.seed"}
 
 
-def compared_test(name: str, references: Sequence[Sequence[str]], runs: Sequence[Translated]) -> ComparedTest:
+def compared_test(name: str, runs: Sequence[Translated]) -> ComparedTest:
     """Make one system of the runs that differ only by the seed.
 
     Runs of a setting that all have the same seed are systems of their own; else the first run of each seed counts.
@@ -221,12 +214,8 @@ def compared_test(name: str, references: Sequence[Sequence[str]], runs: Sequence
             systems.append((f"{begin}{{{short}}}", [each.lines for each in members]))
         elif run is not same:
             notes.append(f"note: {run.run} has the same settings and seed as {same.run}: it is left out")
-    return ComparedTest(name, references, systems, runs[0].config.corpus.languages_of_test(name)[1], notes)
-
-
-def compared_files(paths: Sequence[Path], references: Sequence[Place], language: str) -> ComparedTest:
-    systems = [(str(path), [list(read_lines(path))]) for path in paths]
-    return ComparedTest("files", [list(read_lines(path)) for path in references], systems, language)
+    language = runs[0].config.corpus.languages_of_test(name)[1]
+    return ComparedTest(name, runs[0].text.references, systems, language, notes)
 
 
 def compared_runs(paths: Sequence[Path], test: str | None) -> list[ComparedTest]:
@@ -240,39 +229,42 @@ def compared_runs(paths: Sequence[Path], test: str | None) -> list[ComparedTest]
         raise EvaluationError(
             f"{' and '.join(run.name for run in runs)} have no test set in common: compare files of translations"
         )
-    names = chosen_test_sets(common, test)
-    texts = [read_test_sets(Path(run.config.data_dir), names) for run in runs]
-    return [_compared(name, runs, [text[name] for text in texts]) for name in texts[0]]
+    return [_compared(name, runs) for name in evaluated_texts.chosen_test_sets(common, test)]
 
 
 def _read(path: Path) -> _Run:
-    model = model_in(path)
+    model = evaluated_texts.model_in(path)
     if not (model / "config.yaml").is_file():
         raise EvaluationError(
             f"{path}: is neither a run with a model, nor a model, nor a file of translations; give one of these"
         )
-    return _Run(str(path), load_config(model / "config.yaml"), read_scores(results_dir(model) / "scores.json"))
+    return _Run(
+        str(path), load_config(model / "config.yaml"), read_scores(evaluated_texts.results_dir(model) / "scores.json")
+    )
 
 
-def _compared(name: str, runs: Sequence[_Run], texts: Sequence[TestSet]) -> ComparedTest:
-    first, first_text, found = runs[0], texts[0], list[Translated]()
-    for run, text in zip(runs, texts, strict=True):
-        if text.references != first_text.references:
+def _compared(name: str, runs: Sequence[_Run]) -> ComparedTest:
+    found = list[Translated]()
+    for run in runs:
+        text = evaluated_texts.read_test_sets(Path(run.config.data_dir), [name])[name]
+        if found and text.references != found[0].text.references:
             raise EvaluationError(
-                f"{first.name} and {run.name} have different references for the test set {name}, so their scores "
+                f"{found[0].run} and {run.name} have different references for the test set {name}, so their scores "
                 "cannot be compared: prepare both with the same test set, or compare files of translations"
             )
         found.append(read_translations(run.name, run.config, name, text, run.scored.get(name)))
-    test = compared_test(name, first_text.references, found)
+    test = compared_test(name, found)
     return replace(test, notes=[note for each in found for note in _notes(found[0], each)] + test.notes)
 
 
-def read_translations(run: str, config: Config, name: str, text: TestSet, scored: TestSetScores | None) -> Translated:
+def read_translations(
+    run: str, config: Config, name: str, text: evaluated_texts.TestSet, scored: TestSetScores | None
+) -> Translated:
     """Return the translations of a test set that `evaluate` wrote for a run or a model.
 
     Raises EvaluationError if there are none, or if they or the test set have changed since `scored` was computed.
     """
-    file = hypotheses_file(model_in(Path(run)), name)
+    file = evaluated_texts.hypotheses_file(evaluated_texts.model_in(Path(run)), name)
     again = f"python -m transformer_mt.evaluate {run} --test {name}"
     if not file.is_file():  # true also for a pipe: reading it might never end
         raise EvaluationError(f"{file}: is missing. Translate the test set first: {again}")
@@ -282,13 +274,13 @@ def read_translations(run: str, config: Config, name: str, text: TestSet, scored
             f"{file}: these translations or the sentences of the test set have changed since scores.json in the same "
             f"directory was written. Translate the test set again: {again}; or compare files of translations"
         )
-    return Translated(run, config, scored, lines)
+    return Translated(run, config, text, scored, lines)
 
 
 def _notes(first: Translated, other: Translated) -> list[str]:
     """Return lines for the user if the translations of a run are outdated, or used other settings than the first."""
     notes, ours, theirs = [], first.scored, other.scored
-    if theirs and theirs.model_sha256 not in (None, weights_sha256(model_in(Path(other.run)))):
+    if theirs and theirs.model_sha256 not in (None, weights_sha256(evaluated_texts.model_in(Path(other.run)))):
         notes.append(
             f"warning: {other.run}: the translations are from an earlier model ({theirs.made_of or 'other weights'}): "
             f"run `python -m transformer_mt.evaluate {other.run}` again"

@@ -178,8 +178,7 @@ def check_words(texts: Sequence[Sequence[str]], names: Sequence[str]) -> None:
     """Raise EvaluationError if a line consists of subword pieces."""
     for name, lines in zip(names, texts, strict=True):
         for number, line in enumerate(lines, start=1):
-            piece = PIECE.search(line)
-            if piece:
+            if piece := PIECE.search(line):
                 raise EvaluationError(
                     f"{name}, line {number}: contains subword pieces ({piece[0]!r} in {line[:60]!r}). Decode them to "
                     "plain text first: scores of pieces cannot be compared with those of others"

@@ -6,7 +6,7 @@ N packed tokens  B sentences  S, T positions  D model width  H heads  K width of
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -246,5 +246,3 @@ def _plain_model(config: ModelConfig, source_vocab_size: int, target_vocab_size:
             return Rnn(config, source_vocab_size, target_vocab_size)
         case ConvolutionalConfig():
             return Convolutional(config, source_vocab_size, target_vocab_size)
-        case _:
-            assert_never(config)

@@ -5,7 +5,6 @@
 N target tokens  D model width  V vocabulary
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -63,7 +62,14 @@ def equal_chunks(num_rows: int, most: int) -> int:
 
 
 def softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns log sum_j exp z_j and z_y, N1, and softmax(z) - (1 - eps) e_y, NV, in fp32. Overwrites the logits."""
+    """Returns log sum_j exp z_j and z_y, N1, and softmax(z) - (1 - eps) e_y, NV. Overwrites the logits.
+
+    On a GPU by one kernel, which needs no other NV of memory.
+    """
+    if logits_NV.is_cuda and HAS_TRITON:
+        from transformer_mt.kernels.gradients import softmax_and_gradient_on_gpu
+
+        return softmax_and_gradient_on_gpu(logits_NV, labels_N1, smoothing)
     gradient_type, logits_NV = logits_NV.dtype, logits_NV.float()
     label_logit_N1 = logits_NV.gather(1, labels_N1)
     top_logit_N1 = logits_NV.amax(dim=-1, keepdim=True)
@@ -72,15 +78,6 @@ def softmax_and_gradient(logits_NV: Tensor, labels_N1: Tensor, smoothing: float)
     log_sum_N1 = top_logit_N1 - probs_NV.amax(dim=-1, keepdim=True).log()
     gradient_NV = probs_NV.scatter_add_(1, labels_N1, torch.full_like(label_logit_N1, smoothing - 1))
     return log_sum_N1, label_logit_N1, gradient_NV.to(gradient_type)
-
-
-def softmax_and_gradient_of(device: torch.device) -> Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]:
-    """`softmax_and_gradient`, for a GPU in one kernel, which needs no other NV of memory."""
-    if device.type != "cuda" or not HAS_TRITON:
-        return softmax_and_gradient
-    from transformer_mt.kernels.gradients import softmax_and_gradient_on_gpu
-
-    return softmax_and_gradient_on_gpu
 
 
 class _ChunkedCrossEntropy(Function):
@@ -104,11 +101,10 @@ class _ChunkedCrossEntropy(Function):
             output_gradient_VD = (-share * features_sum_D).repeat(len(output_VD), 1)
 
         log_sums, label_logits = [features_sum_D.new_zeros(0, 1)], [features_sum_D.new_zeros(0, 1)]
-        to_gradient = softmax_and_gradient_of(features_ND.device)
         for start in range(0, len(labels_N), chunk):
             rows = slice(start, start + chunk)
             logits_NV = F.linear(features_ND[rows], weight_VD)
-            log_sum_N1, label_logit_N1, gradient_NV = to_gradient(logits_NV, labels_N[rows, None], smoothing)
+            log_sum_N1, label_logit_N1, gradient_NV = softmax_and_gradient(logits_NV, labels_N[rows, None], smoothing)
             log_sums.append(log_sum_N1)
             label_logits.append(label_logit_N1)
             if with_gradients:

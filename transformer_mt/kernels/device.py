@@ -41,8 +41,8 @@ class Device:
         """Return freed memory that was kept for reuse: tensors of other shapes and oneDNN's code may need it."""
         if self.torch_device.type == "cuda":
             torch.cuda.empty_cache()
-        else:
-            return_freed_memory()
+        elif platform.libc_ver()[0] == "glibc":
+            ctypes.CDLL(None).malloc_trim(0)
 
     def autocast(self) -> torch.autocast:
         """The context of a forward pass."""
@@ -173,12 +173,6 @@ def keep_freed_memory() -> None:
     libc = ctypes.CDLL(None)
     libc.mallopt(mmap_threshold, gigabyte)
     libc.mallopt(trim_threshold, 2 * gigabyte - 1)
-
-
-def return_freed_memory() -> None:
-    """Give the memory that glibc has kept for reuse back to the system."""
-    if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def give_matmul_to_onednn() -> None:

@@ -50,35 +50,23 @@ class Near:
     def attend(self, query_BHTK: Tensor, key_BHTK: Tensor, value_BHTK: Tensor, attention: Attention) -> Tensor:
         """The output BHTK of `attention`, which is called with blocks of queries and the keys near each block."""
         B, H, length, K = query_BHTK.shape
-        block = max(BLOCK, self.window)
-        rest = -length % block
-        query_BHNQK = F.pad(query_BHTK, (0, 0, 0, rest)).view(B, H, -1, block, K)
-        key_XHSK, value_XHSK = (_seen(x_BHTK, self, block, rest) for x_BHTK in (key_BHTK, value_BHTK))
-        mask_B1NQS = _mask(self, block, rest)
-        mixed_XHQK = attention(
-            query_BHNQK.transpose(1, 2).flatten(0, 1), key_XHSK, value_XHSK, mask_B1NQS.transpose(1, 2).flatten(0, 1)
-        )
+        block, before, after = max(BLOCK, self.window), self.window, 0 if self.causal else self.window
+        rest, size = -length % block, before + block + after
+
+        def seen(x_BHTK: Tensor) -> Tensor:
+            """The rows that each block may see, XHSK; 0 before and after the sentence."""
+            x_BHNKS = F.pad(x_BHTK, (0, 0, before, after + rest)).unfold(2, size, block)
+            return x_BHNKS.permute(0, 2, 1, 4, 3).flatten(0, 1)
+
+        place_S, place_Q = (torch.arange(number, device=query_BHTK.device) for number in (size, block))
+        distance_QS = place_S - before - place_Q[:, None]
+        near_QS = (distance_QS >= -before) & (distance_QS <= after)
+        real_BNS = F.pad(self.real_BT, (before, after + rest)).unfold(1, size, block)
+        mask_X1QS = (real_BNS[:, :, None, None] & near_QS | (distance_QS == 0)).flatten(0, 1)
+        query_XHQK = F.pad(query_BHTK, (0, 0, 0, rest)).view(B, H, -1, block, K).transpose(1, 2).flatten(0, 1)
+        mixed_XHQK = attention(query_XHQK, seen(key_BHTK), seen(value_BHTK), mask_X1QS)
         mixed_BNHQK = mixed_XHQK.view(B, -1, *mixed_XHQK.shape[1:])
         return mixed_BNHQK.transpose(1, 2).flatten(2, 3)[:, :, :length]
-
-
-def _seen(x_BHTK: Tensor, near: Near, block: int, rest: int) -> Tensor:
-    """The rows that each block may see, XHSK; 0 before and after the sentence."""
-    after = 0 if near.causal else near.window
-    padded = F.pad(x_BHTK, (0, 0, near.window, after + rest))
-    x_BHNKS = padded.unfold(2, near.window + block + after, block)
-    return x_BHNKS.permute(0, 2, 1, 4, 3).flatten(0, 1)
-
-
-def _mask(near: Near, block: int, rest: int) -> Tensor:
-    """True where a query may see a key; B1NQS."""
-    after = 0 if near.causal else near.window
-    real_BT = F.pad(near.real_BT, (near.window, after + rest))
-    real_BNS = real_BT.unfold(1, near.window + block + after, block)
-    query_Q1 = torch.arange(block, device=real_BT.device)[:, None]
-    distance_QS = torch.arange(near.window + block + after, device=real_BT.device) - near.window - query_Q1
-    near_QS = (distance_QS >= -near.window) & (distance_QS <= after)
-    return (real_BNS[:, None, :, None] & near_QS) | (distance_QS == 0)
 
 
 HAS_TRITON = find_spec("triton") is not None  # it comes with PyTorch for CUDA, except on Windows

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from transformer_mt.base.errors import CheckpointError, ConfigError
-from transformer_mt.marian.marian_tokenizer import SIDES, has_two_vocabularies, read_json_object, read_tokenizer
+from transformer_mt.marian.marian_tokenizer import ADVICE, SIDES, has_two_vocabularies, read_json_object, read_tokenizer
 from transformer_mt.marian.marian_weights import Array, from_marian
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import TransformerConfig
@@ -35,7 +35,6 @@ _NEEDED = (
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 _PATIENCE = 600  # seconds for the conversion by another process
 _FORM = 1  # of what this module writes; another number makes it read all directories again
-_ADVICE = "copy the complete directory again"
 
 
 def converted(path: Path) -> Path:
@@ -44,7 +43,7 @@ def converted(path: Path) -> Path:
     if config.get("model_type") != "marian":
         return path
     if missing := next((name for name in _NEEDED if not isinstance(config.get(name), int)), None):
-        raise CheckpointError(f"{path / 'config.json'}: has no number {missing}; {_ADVICE}")
+        raise CheckpointError(f"{path / 'config.json'}: has no number {missing}; {ADVICE}")
     try:
         made = private_cache() / "marian" / f"{path.resolve().name}-{_digest(path)[:12]}"
         made.parent.mkdir(exist_ok=True)
@@ -56,13 +55,11 @@ def converted(path: Path) -> Path:
         ) from None
     if lock is None:
         raise CheckpointError(f"{path}: for {_PATIENCE} seconds another process was converting it; try again")
-    try:
+    with os.fdopen(lock):
         if fault(made, MODEL_FILES):
             with replacing_directory(made) as directory:
                 _write(path, config, directory)
             print(f"{path} is a model of MarianMT: converted, and kept in {made}", file=sys.stderr)
-    finally:
-        os.close(lock)
     return made
 
 
@@ -82,10 +79,10 @@ def _digest(path: Path) -> str:
 def _write(path: Path, config: Mapping[str, Any], directory: Path) -> None:
     file = next((path / name for name in _WEIGHTS if (path / name).is_file()), None)
     if file is None:
-        raise CheckpointError(f"{path}: has none of {' and '.join(_WEIGHTS)}; {_ADVICE}")
+        raise CheckpointError(f"{path}: has none of {' and '.join(_WEIGHTS)}; {ADVICE}")
     for name in SIDES:
         if not (path / name).is_file():
-            raise CheckpointError(f"{path}: has no {name}; {_ADVICE}")
+            raise CheckpointError(f"{path}: has no {name}; {ADVICE}")
     place = path / "tokenizer_config.json"
     texts = read_json_object(place) if place.is_file() else {}
     tokenizer, source_ids, target_ids = read_tokenizer(path, config, texts)
@@ -100,9 +97,9 @@ def _write(path: Path, config: Mapping[str, Any], directory: Path) -> None:
     try:
         weights = from_marian(theirs, settings.model, source_ids, target_ids)
     except KeyError as error:
-        raise CheckpointError(f"{file}: has no weights {error.args[0]}; {_ADVICE}") from None
+        raise CheckpointError(f"{file}: has no weights {error.args[0]}; {ADVICE}") from None
     except (IndexError, ValueError) as error:
-        raise CheckpointError(f"{path}: the files do not fit each other ({error}); {_ADVICE}") from None
+        raise CheckpointError(f"{path}: the files do not fit each other ({error}); {ADVICE}") from None
     tokenizer.save(directory)
     most = settings.model.max_positions - 1
     # Nothing is known of the training text; such models are trained on single sentences.
@@ -124,7 +121,7 @@ def _read_weights(file: Path) -> dict[str, Array]:
         else:
             weights = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, SafetensorError, UnpicklingError, EOFError):
-        raise CheckpointError(f"{file}: is damaged, or is not a file of weights; {_ADVICE}") from None
+        raise CheckpointError(f"{file}: is damaged, or is not a file of weights; {ADVICE}") from None
     if not isinstance(weights, dict) or not all(isinstance(weight, torch.Tensor) for weight in weights.values()):
         raise CheckpointError(f"{file}: does not hold weights by their names, as transformers writes them")
     in_fp32 = {str(name): weight.float() for name, weight in weights.items()}

@@ -18,9 +18,8 @@ from transformer_mt.text import tokenizer
 _PIECES, _TRAINER_SPEC, _SELF_TEST = 1, 2, 4  # fields of the model
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 _BYTE_FALLBACK, _UNK_PIECE, _BOS_PIECE, _EOS_PIECE, _PAD_PIECE = 35, 45, 46, 47, 48
-_SPACE = "\u2581"
 SIDES = ("source.spm", "target.spm")
-_ADVICE = "copy the complete directory again"
+ADVICE = "copy the complete directory again"
 _UNKNOWN_PENALTY = 10.0  # of an unknown character in sentencepiece (unigram_model.cc), below the lowest score
 
 
@@ -46,7 +45,7 @@ def read_tokenizer(
     ):
         place, unknown = str(directory / name), str(texts.get("unk_token") or "<unk>")
         if unknown not in ids:
-            raise TokenizerError(f"{directory}: the vocabulary of {name} has no piece {unknown}; {_ADVICE}")
+            raise TokenizerError(f"{directory}: the vocabulary of {name} has no piece {unknown}; {ADVICE}")
         order = our_order(ids, known, ids[unknown], own_tags)
         processors.append(_renumbered(original, [piece for piece, _ in order], place))
         orders.append([i for _, i in order])
@@ -60,9 +59,9 @@ def read_json_object(path: Path) -> dict[str, Any]:
     try:
         values = read_json(path)
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error}); {_ADVICE}") from None
+        raise CheckpointError(f"{path}: cannot be read ({error}); {ADVICE}") from None
     if not isinstance(values, dict):
-        raise CheckpointError(f"{path}: is not an object of JSON; {_ADVICE}")
+        raise CheckpointError(f"{path}: is not an object of JSON; {ADVICE}")
     return values
 
 
@@ -83,23 +82,23 @@ def our_order(
     taken = {piece for _, piece in others}
     names = [name if name not in taken else f"<{name}>" for name in ("<pad>", "<unk>", "<s>", "</s>")]
     # A tag that sentencepiece does not know includes the space before it: Marian puts no piece there.
-    named = [(_SPACE + piece if _is_tag(piece) and piece not in own_tags else piece, i) for i, piece in others]
+    named = [(tokenizer.SPACE + piece if _is_tag(piece) and piece not in own_tags else piece, i) for i, piece in others]
     return [*zip(names, (pad, unknown, start, end), strict=True), *named]
 
 
 def name_in_marian(piece: str) -> str:
     """The name of a piece of ours in vocab.json."""
-    return piece.removeprefix(_SPACE) if _is_tag(piece) else piece
+    return piece.removeprefix(tokenizer.SPACE) if _is_tag(piece) else piece
 
 
 def _is_tag(piece: str) -> bool:
-    return piece.removeprefix(_SPACE).startswith(">>") and piece.endswith("<<")
+    return piece.removeprefix(tokenizer.SPACE).startswith(">>") and piece.endswith("<<")
 
 
 def _read_ids(path: Path) -> dict[str, int]:
     ids = read_json_object(path)
     if not all(isinstance(i, int) and i >= 0 for i in ids.values()):
-        raise TokenizerError(f"{path}: must give the id of each piece; {_ADVICE}")
+        raise TokenizerError(f"{path}: must give the id of each piece; {ADVICE}")
     return ids
 
 

@@ -137,18 +137,14 @@ class SourceWindow(nn.Module):
         word_T = torch.arange(position + 1, position + T + 1, device=query_BWTD.device)
         return word_T.minimum(length_B11).expand(B, W, T)
 
-    def sees(self, centre_B1Q: Tensor, length: int) -> Tensor:
-        """Which of the `length` source positions each query sees; B1QS."""
-        return self._distance(centre_B1Q, length).abs() <= self.half_width
+    def sees(self, distance: Tensor) -> Tensor:
+        """Whether a query sees a position at this distance s - p."""
+        return distance.abs() <= self.half_width
 
-    def nearness(self, centre_B1Q: Tensor, length: int) -> Tensor:
+    def nearness(self, distance: Tensor) -> Tensor:
         """exp(-(s - p)^2 / (2 sigma^2)) with sigma = D / 2, the factor of the weights in local-p (eq. 10)."""
         sigma = self.half_width / 2
-        return (-self._distance(centre_B1Q, length).square() / (2 * sigma**2)).exp()
-
-    @staticmethod
-    def _distance(centre_B1Q: Tensor, length: int) -> Tensor:
-        return torch.arange(1, length + 1, device=centre_B1Q.device) - centre_B1Q[..., None]
+        return (-distance.square() / (2 * sigma**2)).exp()
 
 
 class SourceAttention(nn.Module):
@@ -174,12 +170,14 @@ class SourceAttention(nn.Module):
         mask = annotations.mask_B11S
         if self.window:
             centre_B1Q = self.window.centre(query_BWTD, position, mask).flatten(1)[:, None]
-            mask = mask & self.window.sees(centre_B1Q, mask.shape[-1])
+            place_S = torch.arange(1, mask.shape[-1] + 1, device=mask.device)
+            distance_B1QS = place_S - centre_B1Q[..., None]
+            mask = mask & self.window.sees(distance_B1QS)
         query_B1QD = query_BWTD.flatten(1, 2)[:, None]
         prepared_B1SA, value_B1SD = annotations.prepared_B1SA, annotations.value_B1SD
         context_B1QD, weights_B1QS = attention_by(self.score, query_B1QD, prepared_B1SA, value_B1SD, mask)
         if self.window and self.window.predicts:
-            weights_B1QS = weights_B1QS * self.window.nearness(centre_B1Q, mask.shape[-1])
+            weights_B1QS = weights_B1QS * self.window.nearness(distance_B1QS)
             context_B1QD = weights_B1QS @ annotations.value_B1SD
         context_BWTD = context_B1QD.view_as(query_BWTD).to(query_BWTD.dtype)
         return context_BWTD, weights_B1QS.view(len(weights_B1QS), W, T, -1)

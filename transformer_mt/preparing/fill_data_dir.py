@@ -5,7 +5,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -218,12 +218,8 @@ def shard_maker(plan: Plan, claims: Claims, num_workers: int) -> Iterator[tuple[
             identity, languages = fingerprint(plan.digests[name], text.reading), corpus.languages_of(text)
             corpora.append(TrainingCorpus(str(text.name), plan.pairs[name], text.tag or "", languages, identity))
     # Not by a fork, because other threads of this process may hold locks, which the copy would never release.
-    workers = Workers(encoder.encode, num_workers, start="spawn")
-    try:
-        directory = plan.directory / "train"
-        yield ShardMaker(directory, encoder, workers, settings, plan.held_out, claims), corpora
-    finally:
-        workers.close()
+    with closing(Workers(encoder.encode, num_workers, start="spawn")) as workers:
+        yield ShardMaker(plan.directory / "train", encoder, workers, settings, plan.held_out, claims), corpora
 
 
 def _write_summary(plan: Plan, counts: dict[str, PairCounts], trained: TrainingSet) -> None:

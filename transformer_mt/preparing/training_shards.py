@@ -36,22 +36,7 @@ from transformer_mt.batches.encoded import INDEX, KEPT, EncodedCorpus, ShardInde
 from transformer_mt.corpora.corpus import Block, Corpus
 from transformer_mt.corpora.filters import Languages, PairCounts
 from transformer_mt.corpora.repeated import HeldOut, Overlaps, Rows, find_duplicates
-from transformer_mt.preparing.shards import (
-    KEYS,
-    SENTENCES,
-    SHARD_FILES,
-    BlockEncoder,
-    EncodedBlock,
-    ShardRecord,
-    ShardWriter,
-    Task,
-    block_digest,
-    discard,
-    read_record,
-    shard_name,
-    text_digest,
-    writing,
-)
+from transformer_mt.preparing import shards
 from transformer_mt.storage.checksums import fault
 from transformer_mt.storage.claims import POLL, Claims
 from transformer_mt.storage.files import write_whole
@@ -91,8 +76,8 @@ class ShardMaker:
     """Makes the shards of corpora. Each corpus has its own directory."""
 
     directory: Path
-    encoder: BlockEncoder
-    workers: Workers[Task, EncodedBlock]
+    encoder: shards.BlockEncoder
+    workers: Workers[shards.Task, shards.EncodedBlock]
     settings: str
     """A hash of the settings that shards depend on: tokenizer, filters, lengths, language and held-out sets."""
     held_out: HeldOut
@@ -100,7 +85,7 @@ class ShardMaker:
 
     def make_room(self, corpora: Sequence[TrainingCorpus]) -> None:
         """Remove the shards of other corpora. No other process may make any."""
-        with writing(self.directory):
+        with shards.writing(self.directory):
             for path in self.directory.iterdir():
                 if path.is_dir() and path.name not in {corpus.name for corpus in corpora}:
                     shutil.rmtree(path)
@@ -117,11 +102,11 @@ class _CorpusShards:
 
     def __init__(self, maker: ShardMaker, corpus: TrainingCorpus) -> None:
         self.maker, self.corpus, self.directory = maker, corpus, maker.directory / corpus.name
-        self.records = dict[int, ShardRecord]()
+        self.records = dict[int, shards.ShardRecord]()
         """The shards that are complete and have the text that this process has read."""
         self._texts = dict[int, tuple[int, str]]()  # of other shards: the number of pairs, and the digest
         self._num_shards: int | None = None  # None until the corpus was read to its end
-        with writing(self.directory):
+        with shards.writing(self.directory):
             self.directory.mkdir(exist_ok=True)
 
     def read(self) -> None:
@@ -157,22 +142,22 @@ class _CorpusShards:
             if number in self.records:
                 continue
             shard, record = self._shard(number), self._found(number)
-            if record is not None and fault(shard, SHARD_FILES) is None:
+            if record is not None and fault(shard, shards.SHARD_FILES) is None:
                 if (record.read, record.text) == self._texts[number]:
                     self.records[number] = record
                     continue
                 name = self.corpus.name
                 print(f"{name}: the text had changed during reading, so shard {number} is made again", flush=True)
             if record is not None:
-                with writing(shard), suppress(FileNotFoundError):
-                    discard(shard)
+                with shards.writing(shard), suppress(FileNotFoundError):
+                    shards.discard(shard)
             yield shard
 
     def _shard(self, number: int) -> Path:
-        return self.directory / shard_name(number)
+        return self.directory / shards.shard_name(number)
 
-    def _found(self, number: int) -> ShardRecord | None:
-        return read_record(self._shard(number), self.maker.key(self.corpus, number))
+    def _found(self, number: int) -> shards.ShardRecord | None:
+        return shards.read_record(self._shard(number), self.maker.key(self.corpus, number))
 
     def _is_ours(self, number: int, decided: dict[int, bool]) -> bool:
         """Whether this process makes the shard. It decides so at the first block of the shard."""
@@ -201,15 +186,15 @@ class _CorpusShards:
             num_read, digests = 0, list[bytes]()
             for _, block in same:
                 num_read += len(block.pairs)
-                digests.append(block_digest(block))
-            self._texts[number] = num_read, text_digest(digests)
+                digests.append(shards.block_digest(block))
+            self._texts[number] = num_read, shards.text_digest(digests)
 
     def _make(self, blocks: Iterable[tuple[int, Block]], progress: LineProgress) -> None:
         """Write the shards of these blocks."""
         maker, corpus = self.maker, self.corpus
-        tasks = (Task(block, corpus.tag, corpus.languages, number) for number, block in blocks)
+        tasks = (shards.Task(block, corpus.tag, corpus.languages, number) for number, block in blocks)
         for number, results in groupby(maker.workers.map(tasks, DONE_HERE), lambda result: result[0].shard):
-            writer = ShardWriter(self._shard(number), maker.key(corpus, number), Overlaps(maker.held_out))
+            writer = shards.ShardWriter(self._shard(number), maker.key(corpus, number), Overlaps(maker.held_out))
             try:
                 for task, block in results:
                     writer.add(task.block, block)
@@ -222,47 +207,47 @@ class _CorpusShards:
             maker.claims.give_back(writer.shard)
 
 
-Records = dict[str, list[ShardRecord]]
+Records = dict[str, list[shards.ShardRecord]]
 """The records of the shards of each corpus, in order."""
 
 
 def make_shards(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> Records:
     """Make shards until all are complete, those of other processes too. Raises UserError."""
-    shards = [_CorpusShards(maker, corpus) for corpus in corpora]
-    for each in shards:
+    of_corpora = [_CorpusShards(maker, corpus) for corpus in corpora]
+    for each in of_corpora:
         each.read()
-    while unfinished := [each for each in shards if any(True for _ in each.missing())]:
+    while unfinished := [each for each in of_corpora if any(True for _ in each.missing())]:
         free = [each for each in unfinished if any(map(maker.claims.take, each.missing()))]
         for each in free:
             each.read()
         if not free:
             time.sleep(POLL)
-    return {each.corpus.name: [each.records[number] for number in sorted(each.records)] for each in shards}
+    return {each.corpus.name: [each.records[number] for number in sorted(each.records)] for each in of_corpora}
 
 
 def write_training_set(maker: ShardMaker, records: Records) -> TrainingSet:
     """Write the list of all shards, and remove everything else. Raises UserError."""
     directory = maker.directory
-    with writing(directory):
+    with shards.writing(directory):
         for name, of_corpus in records.items():
-            _remove_all_but(directory / name, {shard_name(number) for number in range(len(of_corpus))})
+            _remove_all_but(directory / name, {shards.shard_name(number) for number in range(len(of_corpus))})
         _remove_all_but(directory, {*records, INDEX, *maker.claims.needed()})
-    paths = [f"{name}/{shard_name(number)}" for name in records for number in range(len(records[name]))]
+    paths = [f"{name}/{shards.shard_name(number)}" for name in records for number in range(len(records[name]))]
     duplicates = [np.empty(0, np.int64)] * len(paths)
     if maker.encoder.texts.settings.duplicates:
-        duplicates = find_duplicates([directory / path / KEYS for path in paths])
-    with writing(directory / KEPT):
+        duplicates = find_duplicates([directory / path / shards.KEYS for path in paths])
+    with shards.writing(directory / KEPT):
         return _write_lists(maker, records, paths, duplicates)
 
 
 def _write_lists(maker: ShardMaker, records: Records, paths: list[str], duplicates: Sequence[Rows]) -> TrainingSet:
     """Write the list of shards and, if there are duplicates, the list of the pairs that stay. Counts the pairs."""
     result, has_kept = TrainingSet(Overlaps(maker.held_out)), any(map(len, duplicates))
-    longest, first, shards = np.zeros(2, np.int64), 0, zip(paths, duplicates, strict=True)
+    longest, first, listed = np.zeros(2, np.int64), 0, zip(paths, duplicates, strict=True)
     with (maker.directory / KEPT).open("wb") if has_kept else nullcontext() as kept:
         for name, of_corpus in records.items():
             result.counts[name] = PairCounts()
-            for record, (path, repeated) in zip(of_corpus, shards, strict=False):
+            for record, (path, repeated) in zip(of_corpus, listed, strict=False):
                 corpus = EncodedCorpus.load(maker.directory / path)
                 rows = np.delete(np.arange(len(corpus)), repeated)
                 sources, targets = corpus.source.lengths(rows), corpus.target.lengths(rows)
@@ -271,7 +256,7 @@ def _write_lists(maker: ShardMaker, records: Records, paths: list[str], duplicat
                 places = {(which, kind, line): place for which, kind, line, place in record.found}
                 result.overlaps.found = places | result.overlaps.found  # the first place stays
                 result.lines.add_lengths(sources - 1, targets - 1)
-                sentences = np.fromfile(maker.directory / path / SENTENCES, np.int32)
+                sentences = np.fromfile(maker.directory / path / shards.SENTENCES, np.int32)
                 result.lines.sentences.update(sentences[rows].tolist())
                 longest = np.maximum(longest, [sources.max(initial=0), targets.max(initial=0)])
                 if kept is not None:

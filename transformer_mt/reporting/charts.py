@@ -2,14 +2,14 @@
 
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
-from pydantic import ValidationError, create_model
+from pydantic import ValidationError
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.reporting.picture_file import UNDATED, new_figure, own_style
@@ -37,16 +37,18 @@ class LogLine(Record):
     split: Count | None = None
     tokens: Count | None = None
     seconds: Drawn | None = None
+    valid_nll: Drawn | None = None
+    valid_bleu: Drawn | None = None
+    valid_chrf: Drawn | None = None
     valid_perplexity: float | None = None
     valid_seconds: Drawn | None = None
     best: bool = False
 
 
-VALIDATION_CURVES = {f"valid_{metric}": shown.title for metric, shown in VALIDATION_METRICS.items()}
 CURVES = {
     "loss": "loss in training, with label smoothing (nats per target token)",
     "nll": "negative log-likelihood in training (nats per target token)",
-    **VALIDATION_CURVES,
+    **{f"valid_{metric}": shown.title for metric, shown in VALIDATION_METRICS.items()},
     "learning_rate": "learning rate",
     "tokens_per_second": "target tokens per second",
     "gradient_norm": "norm of the gradient, before clipping",
@@ -54,15 +56,12 @@ CURVES = {
     "split": "micro-batches that were split so far",
 }
 """The curves that are drawn from the log, by the name of the field."""
-_SCORES: dict[str, Any] = dict.fromkeys(VALIDATION_CURVES, (Drawn | None, None))
-LOG_LINE = create_model("LogLine", __base__=LogLine, **_SCORES)
-"""A line with a field for each metric of the validation."""
 
 
-def read_log(run: Path, fields: Iterable[str]) -> tuple[list[LogLine], list[str]]:
+def read_log(run: Path) -> tuple[list[LogLine], list[str]]:
     """Return the lines of a run's log, and the errors of unreadable lines. Ignores an incomplete line at the end.
 
-    Raises UserError if the log cannot be read, or if no line has a number in one of these fields.
+    Raises UserError if the log cannot be read, or if no line has a number for one of CURVES.
     """
     path = run / "log.jsonl"
     try:
@@ -72,20 +71,20 @@ def read_log(run: Path, fields: Iterable[str]) -> tuple[list[LogLine], list[str]
     records, faults = list[LogLine](), list[str]()
     for number, line in enumerate(complete, start=1):
         try:
-            records.append(LOG_LINE.model_validate_json(line))
+            records.append(LogLine.model_validate_json(line))
         except ValidationError as error:
             fault = error.errors(include_url=False, include_input=False)[0]
             field = "".join(f"{key}: " for key in fault["loc"])
             faults.append(f"{path}, line {number}: {field}{fault['msg']}")
-    if not faults and not any(getattr(record, field) is not None for record in records for field in fields):
+    if not faults and not any(getattr(record, field) is not None for record in records for field in CURVES):
         raise UserError(f"{path} has no update yet; wait until training.log_every updates are done")
     return records, faults
 
 
-def lines_of(records: Sequence[LogLine], fields: Iterable[str]) -> dict[str, Line]:
-    """Return a line over the updates for each of these fields that is in the log."""
+def lines_of(records: Sequence[LogLine]) -> dict[str, Line]:
+    """Return a line over the updates for each of CURVES that is in the log."""
     found: dict[str, Line] = {}
-    for key in fields:
+    for key in CURVES:
         if there := [record for record in records if key in record.model_fields_set]:
             found[key] = [record.step for record in there], [getattr(record, key) for record in there]
     return found

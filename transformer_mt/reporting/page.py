@@ -4,6 +4,7 @@ If something is missing or damaged, a sentence says so.
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -59,7 +60,6 @@ class Run:
 
     name: str
     """As given on the command line."""
-    directory: Path
     model: Path | None
     """The directory of its model; None if there is none yet."""
     config: Config
@@ -129,14 +129,14 @@ def _open(path: Path, notes: Notes) -> Run:
         )
     model = path / "model" if is_run else path
     has_model = (model / MODEL).is_file() and (model / CONFIG).is_file()
-    run = Run(str(path), path, model if has_model else None, load_config(path / CONFIG))
+    run = Run(str(path), model if has_model else None, load_config(path / CONFIG))
     with left_out(notes["training"]):
         run.num_parameters, run.made_of = _weights(path, model)
     if is_run:
         with left_out(notes["training"]):
             run.starts = _starts(path / "run.json")
         with left_out(notes["curves"]):
-            run.log, faults = read_log(path, CURVES)
+            run.log, faults = read_log(path)
             if faults:
                 lines = counted(len(faults), "line")
                 notes["curves"].append(f"{lines} of the log of {run.name} cannot be read: {faults[0]}.")
@@ -184,36 +184,35 @@ def gather_tests(runs: Sequence[Run], notes: Notes) -> list[TestReport]:
 
 def _test(name: str, runs: Sequence[Run], notes: Notes) -> TestReport:
     report = TestReport(name, {run.name: run.results[name].model_dump(mode="json", exclude_none=True) for run in runs})
-    text, translated = _texts(name, runs, notes["translations"])
-    if text is None:
+    translated = _translated(name, runs, notes["translations"])
+    if not translated:
         notes["translations"].append(f"The translations of {name} are left out, because none can be shown.")
         return report
+    text = translated[0].text
     last = len(text.sources) - 1
     lines = sorted({round(number * last / (SAMPLES - 1)) for number in range(SAMPLES)})
     translations = {each.run: each.lines for each in translated}
     report.samples = [_sample(text, translations, line) for line in lines]
     report.worst = _worst(report.scored, text, translations)
     if len(translated) > 1:
-        test = compared_test(name, text.references, translated)
+        test = compared_test(name, translated)
         notes["scores"] += [f"{note}." for note in test.notes]
         with left_out(notes["scores"], "The paired tests are left out: "):
             report.comparison = comparison(test, ("bleu", "chrf"))
     return report
 
 
-def _texts(name: str, runs: Sequence[Run], notes: list[str]) -> tuple[TestSet | None, list[Translated]]:
-    """Return the text of the test set, and the translations of all runs that have translated this text."""
-    first: TestSet | None = None
+def _translated(name: str, runs: Sequence[Run], notes: list[str]) -> list[Translated]:
+    """Return the translations of all runs that have translated the same text as the first of them."""
     translations = list[Translated]()
     for run in runs:
         with left_out(notes, f"The translations of {run.name} are left out: "):
-            own = read_test_sets(Path(run.config.data_dir), [name])[name]
-            found = read_translations(run.name, run.config, name, own, run.results[name])
-            if first is not None and own != first:
+            text = read_test_sets(Path(run.config.data_dir), [name])[name]
+            found = read_translations(run.name, run.config, name, text, run.results[name])
+            if translations and text != translations[0].text:
                 raise EvaluationError(f"its test set {name} has other sentences")
-            first = own
             translations.append(found)
-    return first, translations
+    return translations
 
 
 def _sample(text: TestSet, translations: dict[str, list[str]], line: int, note: str = "") -> Sample:
@@ -278,10 +277,7 @@ def headline(run: Run, tests: Sequence[TestReport]) -> tuple[list[tuple[str, str
 
 def with_code(text: str) -> Markup:
     """Return a sentence as HTML; text between backticks becomes code."""
-    parts = text.split("`")
-    if len(parts) % 2 == 0:  # one backtick has no partner
-        return escape(text)
-    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
+    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
 
 
 def number(value: object) -> str:
@@ -304,7 +300,7 @@ def _shown(value: object) -> str:
 def curve_charts(runs: Sequence[Run]) -> list[Chart]:
     """Draw a chart for each field of the logs that has numbers; for `skipped` and `split` only if one is not 0."""
     marks = [(start.from_update, at) for at, run in enumerate(runs) for start in run.starts if start.from_update]
-    logs = {run.name: (at, lines_of(run.log, CURVES)) for at, run in enumerate(runs)}
+    logs = {run.name: (at, lines_of(run.log)) for at, run in enumerate(runs)}
     found = list[Chart]()
     for key, title in CURVES.items():
         curves = {name: (at, lines[key]) for name, (at, lines) in logs.items() if key in lines}

@@ -4,7 +4,9 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
 
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.decoding.line_parts import space_between
@@ -59,19 +61,18 @@ class Job:
         return replace(self, texts=self.texts[begin:end], prefixes=prefixes)
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(TypedDict):
     """A translation of a sentence."""
 
     text: str
-    score: float
-    """See Translation.score; NaN for a document."""
-    log_prob: float
-    alignment: tuple[tuple[int, int], ...] | None
+    score: float | None
+    """See Translation.score; None for a document."""
+    log_prob: float | None
+    alignment: NotRequired[list[tuple[int, int]]]
     """Numbers of source words and target words, from 0; of characters for a language without spaces."""
-    doubts: tuple[str, ...]
+    doubts: list[str]
     """Keys of DOUBTS in base/doubts.py; of a document, those of all its texts."""
-    numbers: dict[str, list[str]] | None
+    numbers: NotRequired[dict[str, list[str]]]
     """With the doubt `numbers`: which are `missing`, and which are `invented`."""
 
 
@@ -82,24 +83,19 @@ class Sentence:
     source: str
     space: str
     """The white space before it in the text, line breaks included."""
-    translations: tuple[Found, ...]
+    target_space: str
+    """The white space before its translation. It differs from `space` where a language has no spaces."""
+    translations: tuple[Found, ...] = ()
     """Best first. Empty until the text is translated, then at least one."""
-    target_space: str | None = None
-    """The white space before its translation; None: `space`. It differs where a language has no spaces."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    texts: tuple[tuple[Sentence, ...], ...]
-    """For each text at least one sentence. White space at the end of a text is before a last, empty sentence."""
+Answer = tuple[tuple[Sentence, ...], ...]
+"""For each text at least one sentence. White space at the end of a text is before a last, empty sentence."""
 
 
 def text_of(sentences: Iterable[Sentence], rank: int = 0) -> str:
     """The translation of a text: of each sentence the best, or that of another rank, or the last if it has fewer."""
-    return "".join(
-        (each.space if each.target_space is None else each.target_space) + each.translations[: rank + 1][-1].text
-        for each in sentences
-    )
+    return "".join(each.target_space + each.translations[: rank + 1][-1]["text"] for each in sentences)
 
 
 def answer(translator: Translator, job: Job) -> Answer:
@@ -108,14 +104,14 @@ def answer(translator: Translator, job: Job) -> Answer:
     translator.tags.check(job.tag)
     decoding = _decoding(translator.decoding, job)
     if job.form != "text":
-        return Answer(tuple((_document(translator, decoding, job, text),) for text in job.texts))
+        return tuple((_document(translator, decoding, job, text),) for text in job.texts)
     if job.prefixes is not None and len(job.prefixes) != len(job.texts):
         raise TranslationError(f"{len(job.prefixes)} prefixes for {len(job.texts)} texts: give one for each text")
     prefixes = job.prefixes or [""] * len(job.texts)
     languages = translator.languages(job.tag)
     cut = [list(_cut(*each, languages, job.by_sentence)) for each in zip(job.texts, prefixes, strict=True)]
     found = _translated(translator, decoding, job, [each for sentences in cut for each in sentences])
-    return Answer(tuple(tuple(next(found) for _ in sentences) for sentences in cut))
+    return tuple(tuple(next(found) for _ in sentences) for sentences in cut)
 
 
 def _decoding(decoding: DecodingConfig, job: Job) -> DecodingConfig:
@@ -136,7 +132,7 @@ def _document(translator: Translator, decoding: DecodingConfig, job: Job, text: 
         text, job.form, decoding, tag=job.tag, progress=job.check_time, at_once=AT_ONCE, done=pairs.extend
     )
     kinds = {kind for source, best in pairs for kind in doubtful(source, best)[0]}
-    return Sentence(text, "", (Found(translated, math.nan, math.nan, None, tuple(sorted(kinds)), None),))
+    return Sentence(text, "", "", (Found(text=translated, score=None, log_prob=None, doubts=sorted(kinds)),))
 
 
 def _cut(text: str, prefix: str, languages: tuple[str, str], by_sentence: bool) -> Iterator[tuple[Sentence, str]]:
@@ -152,11 +148,11 @@ def _cut(text: str, prefix: str, languages: tuple[str, str], by_sentence: bool) 
         sentences = split_sentences(core, languages[0]) if cuts_line else [(core, "")]
         for number, (source, after) in enumerate(sentences):
             target_space = space_between(space, languages[1]) if number else space
-            yield Sentence(source, space, (), None if target_space == space else target_space), prefix
+            yield Sentence(source, space, target_space), prefix
             space, prefix = after, ""
         space += line[len(line.rstrip()) :]
     if space or not text:
-        yield Sentence("", space, ()), ""
+        yield Sentence("", space, space), ""
 
 
 def _translated(
@@ -185,5 +181,9 @@ def _translated(
 
 def _found(translator: Translator, job: Job, source: str, one: Translation) -> Found:
     kinds, numbers = doubtful(source, one)
-    pairs = translator.without_tag(one.alignment or [], job.tag) if job.alignment else None
-    return Found(one.text, one.score, one.log_prob, None if pairs is None else tuple(pairs), tuple(kinds), numbers)
+    found = Found(text=one.text, score=one.score, log_prob=one.log_prob, doubts=kinds)
+    if job.alignment:
+        found["alignment"] = translator.without_tag(one.alignment or [], job.tag)
+    if numbers:
+        found["numbers"] = numbers
+    return found

@@ -1,7 +1,7 @@
 """The routes of LibreTranslate's API, for the clients that exist for it."""
 
+import asyncio
 import secrets
-import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import PurePath
@@ -28,29 +28,17 @@ _DETECTED = 3  # languages in an answer of /detect
 _SECONDS, _MOST_BYTES = 600.0, 2**26  # how long translations of files are kept, and how much of them
 
 
-class KeptFiles:
-    """The newest files, for ten minutes, up to 64 MiB together."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, tuple[float, bytes]] = {}
+class KeptFiles(dict[str, bytes]):
+    """The newest files by their names, for ten minutes, up to 64 MiB together."""
 
     def keep(self, content: bytes, ending: str) -> str:
         """Keep a file. Returns its name, which is random and has this ending."""
         name = secrets.token_urlsafe(24) + ending
-        self._files[name] = time.monotonic() + _SECONDS, content
-        while sum(len(kept) for _, kept in self._files.values()) > _MOST_BYTES:
-            del self._files[next(iter(self._files))]  # the oldest
-        self._forget()
+        self[name] = content
+        asyncio.get_running_loop().call_later(_SECONDS, self.pop, name, None)
+        while sum(map(len, self.values())) > _MOST_BYTES:
+            del self[next(iter(self))]  # the oldest
         return name
-
-    def get(self, name: str) -> bytes | None:
-        """Return a file, or None if it is not kept (any longer)."""
-        self._forget()
-        return self._files[name][1] if name in self._files else None
-
-    def _forget(self) -> None:
-        now = time.monotonic()
-        self._files = {name: file for name, file in self._files.items() if file[0] > now}
 
 
 class LibreTranslate:
@@ -106,9 +94,9 @@ class LibreTranslate:
         job = Job(tuple(texts), form=form, n_best=alternatives + 1 if form == "text" else 1)
         request.state.sentences = num_sentences(texts)
         answer = await self.service.answer(request, direction, job)
-        best = [text_of(found) for found in answer.texts]
+        best = [text_of(found) for found in answer]
         ranks = range(1, job.n_best)
-        others = [dict.fromkeys(text_of(found, rank) for rank in ranks) for found in answer.texts]
+        others = [dict.fromkeys(text_of(found, rank) for rank in ranks) for found in answer]
         return (
             [found if found.strip() else text for text, found in zip(texts, best, strict=True)],
             [

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -217,7 +217,7 @@ class Copies:
         answers = await asyncio.gather(
             *(model.answer(job.part(at, number)) for at, model in enumerate(models[:number]))
         )
-        return Answer(tuple(text for answer in answers for text in answer.texts))
+        return tuple(chain.from_iterable(answers))
 
     async def replace(self) -> None:
         await asyncio.gather(*(model.replace() for model in self._models))

@@ -1,6 +1,5 @@
 """The routes under /v1: translations with their sentences, scores, alternatives, alignments and doubts."""
 
-import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired, cast
 
@@ -43,24 +42,13 @@ class Wanted(BaseModel):
     api_key: str | None = None
 
 
-class FoundJson(TypedDict):
-    """A translation of a sentence."""
-
-    text: str
-    score: float | None
-    log_prob: float | None
-    alignment: NotRequired[list[tuple[int, int]]]
-    doubts: list[str]
-    numbers: NotRequired[dict[str, list[str]]]
-
-
-class SentenceJson(FoundJson):
+class SentenceJson(Found):
     """A sentence of a text, the white space before it and before its translation, and its best translation."""
 
     source: str
     space: str
     target_space: str
-    alternatives: list[FoundJson]
+    alternatives: list[Found]
 
 
 class TranslationJson(TypedDict):
@@ -123,7 +111,7 @@ class V1:
             model=self.service.pairs[direction.source, direction.target][0].info.name,
             translations=[
                 TranslationJson(text=text_of(sentences), sentences=list(map(_sentence, sentences)))
-                for sentences in answer.texts
+                for sentences in answer
             ],
         )
         if direction.confidence is not None:
@@ -153,17 +141,6 @@ def _wanted(fields: dict[str, Any]) -> Wanted:
 
 
 def _sentence(sentence: Sentence) -> SentenceJson:
-    best, *others = map(_found, sentence.translations)
-    target_space = sentence.space if sentence.target_space is None else sentence.target_space
-    spaces = {"source": sentence.source, "space": sentence.space, "target_space": target_space}
+    best, *others = sentence.translations
+    spaces = {"source": sentence.source, "space": sentence.space, "target_space": sentence.target_space}
     return cast(SentenceJson, {**spaces, **best, "alternatives": others})
-
-
-def _found(found: Found) -> FoundJson:
-    score, log_prob = [number if math.isfinite(number) else None for number in (found.score, found.log_prob)]
-    answer = FoundJson(text=found.text, score=score, log_prob=log_prob, doubts=list(found.doubts))
-    if found.alignment is not None:
-        answer["alignment"] = list(found.alignment)
-    if found.numbers:
-        answer["numbers"] = found.numbers
-    return answer

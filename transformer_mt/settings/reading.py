@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +33,6 @@ class _Reader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     has_lines = True
-    num_values = 0
-    """The number of values so far. An alias has all values of its anchor."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Read a value. Raises ConfigError if there are too many, because a few aliases can stand for billions."""
-        before = self.num_values
-        line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
-        node: yaml.Node | None = super().compose_node(parent, index)
-        self.num_values = before + vars(node).setdefault("num_values", self.num_values - before + 1)
-        if self.num_values > _MOST_VALUES:
-            raise ConfigError(
-                f"{self._place(line)}: has more than {_MOST_VALUES:,} values, counting those that aliases (*NAME) "
-                "repeat; no configuration needs so many: remove aliases or values"
-            )
-        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Read a section. Raises ConfigError if a key is given twice, or if the space after its colon is missing."""
@@ -54,7 +40,7 @@ class _Reader(yaml.SafeLoader):
         seen = set()
         for key, value in node.value:
             name = str(key.value)
-            place = self._place(key.start_mark.line + 1)
+            place = self.place(key.start_mark.line + 1)
             if name in seen:
                 raise ConfigError(f"{place}: {name} is given twice; keep one of them")
             if node.flow_style and ":" in name and value.value == "":
@@ -63,7 +49,7 @@ class _Reader(yaml.SafeLoader):
             seen.add(name)
         return node
 
-    def _place(self, line: int) -> str:
+    def place(self, line: int) -> str:
         return f"{self.name}:{line}" if self.has_lines else self.name
 
 
@@ -82,7 +68,14 @@ def parse_yaml(text: str, name: str) -> tuple[Any, dict[tuple[str, ...], int]]:
         loader = _Reader(text)
         loader.name, loader.has_lines = name, "\n" in text
         node = loader.get_single_node()
-        return (None if node is None else loader.construct_document(node)), dict(_lines(node, ()))
+        lines = dict(islice(_lines(node, ()), _MOST_VALUES + 1))
+        if len(lines) > _MOST_VALUES:  # a few aliases can stand for billions
+            section = [line for path, line in lines.items() if len(path) == 1][-1]
+            raise ConfigError(
+                f"{loader.place(section)}: has more than {_MOST_VALUES:,} values, counting those that "
+                "aliases (*NAME) repeat; no configuration needs so many: remove aliases or values"
+            )
+        return (None if node is None else loader.construct_document(node)), lines
     except ConfigError:
         raise
     except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
@@ -211,7 +204,9 @@ def _assign(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
 def _explain(error: ErrorDetails, where: dict[tuple[str, ...], str], file: str) -> str:
     """Return a message with the place of a mistake, its key, and what is wrong. `where` has the places of keys."""
     shown, value = _shown_path(error), error["input"]
-    path, key = tuple(map(str, shown)), cut(_shown_key(shown), 200)
+    # People count the entries of a list from 1: corpus.train[2].tsv.
+    key = "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in shown).removeprefix(".")
+    path, key = tuple(map(str, shown)), cut(key, 200)
     if error["type"] == "kind" and isinstance(value, dict):
         path, key, value = (*path, "kind"), f"{key}.kind", value["kind"]
     # Where the key stands, or one below it, as in training.max_steps=3; otherwise where its section stands.
@@ -278,11 +273,6 @@ def _shown_path(error: ErrorDetails) -> tuple[str | int, ...]:
     if loc[:1] == ("model",) and loc[1:2] in [(kind,) for kind in MODELS]:
         loc = loc[:1] + loc[2:]
     return tuple(part for part in loc if not str(part).startswith(_BRANCHES))
-
-
-def _shown_key(path: tuple[str | int, ...]) -> str:
-    """Return a path as a key for people, who count the entries of a list from 1: corpus.train[2].tsv."""
-    return "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 ONLY_FOR_TRAINING = {"dropout", "attention_dropout"}

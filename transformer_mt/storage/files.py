@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.base.system import flush_to_disk, lock, open_to_lock, user_id
@@ -204,7 +204,7 @@ def read_json(path: Path) -> Any:
 def parse_json(text: str) -> Any:
     """Return the values in a JSON text. Raises the ValueErrors of `read_json`, also for NaN, Infinity and 1e999."""
     try:
-        return json.loads(text, parse_constant=_reject, parse_float=_float)
+        return json.loads(text, parse_constant=_finite, parse_float=_finite)
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
 
@@ -214,10 +214,7 @@ def finite(number: float, digits: int) -> float | None:
     return round(number, digits) if math.isfinite(number) else None
 
 
-def _float(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _reject(text)
-
-
-def _reject(constant: str) -> NoReturn:
-    raise ValueError(f"{constant[:20]} is not a finite number")
+def _finite(text: str) -> float:
+    if math.isfinite(number := float(text)):
+        return number
+    raise ValueError(f"{text[:20]} is not a finite number")

@@ -14,9 +14,9 @@ from transformer_mt.storage.records import processor, versions
 from transformer_mt.terminal import cli
 
 
-def what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> dict[str, Any]:
-    """Return the fields of scores.json about a model, the other models of its ensemble, and the engine."""
-    made_of = None
+def what_ran(model: Path, others: Sequence[Path], options: EngineOptions, hardware: str) -> dict[str, Any]:
+    """Return the fields of scores.json about a model, the others of its ensemble, the engine, and what it runs on."""
+    made_of, gpu = None, None if hardware == "CPU" else hardware
     if options.engine == "torch":  # exports do not have this field
         from transformer_mt.storage.weights import read_metadata  # here, because it imports PyTorch
 
@@ -28,15 +28,8 @@ def what_ran(model: Path, others: Sequence[Path], options: EngineOptions) -> dic
         "ensemble": [cli.shown(other) for other in others],
         "ensemble_sha256": [weights_sha256(other) for other in others],
         **{name: getattr(options, name) for name in ("engine", "dtype", "quantize", "plain")},
-    }
-
-
-def machine(hardware: str, engine: str) -> dict[str, Any]:
-    """Return the fields about the machine and the software. `hardware` is the hardware that the engine uses."""
-    gpu = None if hardware == "CPU" else hardware
-    return {
         "hardware": {"processor": processor(), "num_cores": num_cores(), "gpu": gpu},
-        "versions": versions([engine, "sentencepiece", "sacrebleu"]),
+        "versions": versions([options.engine, "sentencepiece", "sacrebleu"]),
     }
 
 

@@ -4,7 +4,6 @@ Each process takes the next part that nobody has claimed. When all parts are com
 """
 
 import gzip
-import hashlib
 import sys
 import time
 from argparse import Namespace
@@ -27,16 +26,10 @@ from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.checksums import EXPORT_FILES, read_sums
 from transformer_mt.storage.claims import POLL, Claims
 from transformer_mt.storage.files import is_stream, replaceable, replacing, writing_to
+from transformer_mt.terminal import translation_output
 from transformer_mt.terminal.cli import engine_options, model_dirs
 from transformer_mt.terminal.line_input import open_lines
 from transformer_mt.terminal.output_parts import DONE, ONCE, RECORD, OutputParts, checksum
-from transformer_mt.terminal.translation_output import (
-    Block,
-    OutputForm,
-    TranslationSummary,
-    translate_block,
-    with_prefixes,
-)
 from transformer_mt.text.terms import Terms
 
 _FORMAT = 8  # the format of parts.json and of the parts
@@ -54,7 +47,7 @@ class _Job:
     @property
     def digest(self) -> str:
         """The hash of all lines and settings."""
-        return checksum("".join(self.digests).encode()).decode()
+        return checksum("".join(self.digests).encode())
 
     def num_done(self, num_parts: int) -> int:
         """Return the number of lines in this number of parts."""
@@ -98,7 +91,7 @@ class _FileTranslation:
         """Translate parts until the output is complete. Returns the exit status. Raises UserError."""
         with ExitStack() as stack:
             with self.parts.locked():
-                self.claims = Claims(self.parts.directory, checksum(repr(self.settings).encode()).decode())
+                self.claims = Claims(self.parts.directory, checksum(repr(self.settings).encode()))
                 stack.callback(self._tidy)
                 stack.enter_context(self.claims)
                 self.output_before = self._output()
@@ -117,7 +110,9 @@ class _FileTranslation:
                 summary = self._worked(job)
             except BaseException as error:
                 if not isinstance(error, UserError) or self._is_current():
-                    self._say_what_is_kept()
+                    if num_parts := len(self.parts.numbers()):
+                        kept = f"{self.parts.directory} keeps {counted(num_parts, 'part')} of the translation"
+                        self._print(f"{kept}: the same command resumes from there")
                     raise
                 summary = ""
             self._print(summary or self._finished_by_another())
@@ -194,19 +189,19 @@ class _FileTranslation:
             f"{advice}{self.parts.begin_anew()}"
         )
 
-    def _digest(self, block: Block) -> str:
+    def _digest(self, block: translation_output.Block) -> str:
         """Return a hash of lines, their prefixes, and the settings. Line ends and compression do not matter."""
-        return checksum(repr((block.lines, block.prefixes, self.settings)).encode()).decode()
+        return checksum(repr((block.lines, block.prefixes, self.settings)).encode())
 
-    def _blocks(self, block_lines: int) -> Iterator[Block]:
+    def _blocks(self, block_lines: int) -> Iterator[translation_output.Block]:
         """Yield the lines in blocks; each becomes a part. An empty file gives one block without lines."""
         arguments = self.arguments
         lines = open_lines(arguments.input, arguments.errors, block_lines)
         block = None
-        for block in with_prefixes(lines, arguments.prefix, arguments.errors, arguments.tag):
+        for block in translation_output.with_prefixes(lines, arguments.prefix, arguments.errors, arguments.tag):
             yield block
         if block is None:
-            yield Block(1, [])
+            yield translation_output.Block(1, [])
 
     def _worked(self, job: _Job) -> str:
         """Translate parts until all are complete, and join them. Returns the text of the summary.
@@ -235,7 +230,7 @@ class _FileTranslation:
 
         Raises DirectoryError or CorpusError as soon as a block is read that is not the one of the first reading.
         """
-        form = OutputForm.of(self.arguments, self.decoding)
+        form = translation_output.OutputForm.of(self.arguments, self.decoding)
         for number, (planned, block) in enumerate(zip_longest(job.digests, self._blocks(job.block_lines))):
             if block is None or self._digest(block) != planned:
                 raise self._changed(job, number)
@@ -243,8 +238,8 @@ class _FileTranslation:
             if part.exists() or not self.claims.take(part):
                 continue
             if not part.exists():  # between the two looks, another process may have completed it
-                summary = TranslationSummary()
-                content = translate_block(
+                summary = translation_output.TranslationSummary()
+                content = translation_output.translate_block(
                     self.translator, block, self.decoding, form, summary, progress, self.terms
                 ).encode()
                 if self.arguments.output.suffix == ".gz":  # each part is a member of the .gz, without time and name
@@ -259,9 +254,9 @@ class _FileTranslation:
         """Show how many lines all processes together have translated."""
         progress.reached(job.num_done(len(self.parts.numbers())))
 
-    def _joined(self, job: _Job) -> TranslationSummary:
+    def _joined(self, job: _Job) -> translation_output.TranslationSummary:
         """Write all parts to the output, and record that it is complete. Returns the summary of all parts."""
-        summary = TranslationSummary()
+        summary = translation_output.TranslationSummary()
         path = self.arguments.output
         with path.replaced() if isinstance(path, RemotePath) else replacing(path, durable=True) as output:
             for number in range(len(job.digests)):
@@ -276,11 +271,6 @@ class _FileTranslation:
                 f"{self.parts.directory}: another program has deleted or changed {RECORD}; give the same command again"
             )
         return f"another process has completed {self.arguments.output}"
-
-    def _say_what_is_kept(self) -> None:
-        if num_parts := len(self.parts.numbers()):
-            kept = f"{self.parts.directory} keeps {counted(num_parts, 'part')} of the translation"
-            self._print(f"{kept}: the same command resumes from there")
 
     def _print(self, text: str) -> None:
         if not self.arguments.quiet:
@@ -314,7 +304,7 @@ def _settings(arguments: Namespace, decoding: DecodingConfig, terms: Terms | Non
         "the model": [{name: digest for name, digest in of.items() if name in EXPORT_FILES} for of in sums],
         **{f"--{flag}": getattr(arguments, flag) for flag in flags},
         "--prefix": arguments.prefix is not None,
-        "the terms": terms and hashlib.sha256(repr(terms.targets).encode()).hexdigest(),
+        "the terms": terms and checksum(repr(terms.targets).encode()),
         "--output as .gz": arguments.output.suffix == ".gz",  # of the name on the command line, which may be a link
         **decoding.model_dump(mode="json", exclude={"tokens_per_batch"}),
     }

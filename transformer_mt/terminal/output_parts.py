@@ -7,8 +7,8 @@ then the content. The file parts.json describes the output to which the parts be
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -35,11 +35,9 @@ class OutputParts:
         self.directory = target.with_name(f"{target.name}.parts")
         self._writer = uuid4().hex
 
-    @contextmanager
-    def locked(self, patience: float = math.inf) -> Iterator[None]:
+    def locked(self, patience: float = math.inf) -> AbstractContextManager[None]:
         """Make or reuse the directory for steps of one process at a time; others wait. Raises DirectoryError."""
-        with hold(self.directory, OWNER, patience=patience):
-            yield
+        return hold(self.directory, OWNER, patience=patience)
 
     def tidy(self, has_others: bool) -> None:
         """Delete the parts of a complete output; and the directory, if it has no parts and no other process needs it.
@@ -88,13 +86,13 @@ class OutputParts:
         """Write a part in one step that survives a power failure. Raises UserError if writing fails."""
         checked = json.dumps(notes).encode() + b"\n" + content
         with replacing(self.path(number), durable=True, writer=self._writer) as file:
-            file.write(checksum(checked) + b"\n" + checked)
+            file.write(checksum(checked).encode() + b"\n" + checked)
 
     def read(self, number: int, output: BinaryIO | None = None) -> dict[str, Any]:
         """Return the notes of a part, and append its content to the output. Raises DirectoryError if it is damaged."""
         try:
             expected, _, checked = self.path(number).read_bytes().partition(b"\n")
-            if checksum(checked) != expected:
+            if checksum(checked).encode() != expected:
                 raise ValueError("its checksum has changed")
             written, _, content = checked.partition(b"\n")
             notes: dict[str, Any] = {**parse_json(written.decode())}
@@ -111,6 +109,6 @@ class OutputParts:
             self.path(number).unlink(missing_ok=True)
 
 
-def checksum(content: bytes) -> bytes:
+def checksum(content: bytes) -> str:
     """Return the SHA-256, in hexadecimal digits."""
-    return hashlib.sha256(content).hexdigest().encode()
+    return hashlib.sha256(content).hexdigest()

@@ -29,7 +29,7 @@ class Casing:
         """Return a text in usual letters, and how its translation has to be written; None if the text is usual."""
         if any(word[0].islower() for word in text.split()):  # so it is with most texts
             return text, None
-        words = [match for part in self._symbols.split(text)[::2] for match in _WORD.findall(part)]
+        words = [match for part in symbols_in(self.tokenizer).split(text)[::2] for match in _WORD.findall(part)]
         if not words or not all(word[0].isupper() for word in words):
             return text, None
         if all(word.isupper() for word in words):
@@ -40,7 +40,7 @@ class Casing:
 
     def written(self, translation: str, write: Write) -> str:
         """Write a translation as `usual` says."""
-        return write(translation, self._symbols)
+        return write(translation, symbols_in(self.tokenizer))
 
     def _usual(self, text: str) -> str:
         def usual(match: re.Match[str]) -> str:
@@ -51,7 +51,7 @@ class Casing:
                 return found[0] + found[1:].lower()
             return self._usual_word(found)
 
-        return re.sub(f"{self._symbols.pattern}|(?P<word>{_WORD.pattern})", usual, text)
+        return re.sub(f"{symbols_in(self.tokenizer).pattern}|(?P<word>{_WORD.pattern})", usual, text)
 
     @cached_property
     def _usual_word(self) -> Callable[[str], str]:
@@ -62,7 +62,3 @@ class Casing:
             return capital if len(ids[1]) < len(ids[0]) else lower
 
         return usual
-
-    @cached_property
-    def _symbols(self) -> Symbols:
-        return symbols_in(self.tokenizer)

@@ -10,6 +10,9 @@ from transformer_mt.base.languages import UNK
 from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.storage.checksums import SUMS, TOKENIZERS, fault
 from transformer_mt.text.tokenizer import (
+    NORMAL,
+    SPACE,
+    USER_DEFINED,
     Tokenizer,
     algorithm_of,
     holds_tokenizer,
@@ -20,9 +23,6 @@ from transformer_mt.text.tokenizer import (
     pieces_of,
     user_symbols,
 )
-
-_NORMAL, _USER_DEFINED = 1, 4  # types of pieces in sentencepiece_model.proto
-_SPACE = "\u2581"
 
 _ADVICE = (
     "name a model directory, such as runs/<name>/model, a run, a prepared data_dir, or a .model file of sentencepiece"
@@ -67,7 +67,7 @@ def check_symbols(tokenizer: Tokenizer, settings: TokenizerConfig, tags: Sequenc
     keys = dict.fromkeys(tags, "a tag of the corpora")
     keys |= dict.fromkeys(settings.user_symbols, "in tokenizer.user_symbols")
     for symbol, key in keys.items():
-        forms = {symbol, f"{_SPACE}{symbol}"}  # a tag of Marian includes the space before it
+        forms = {symbol, f"{SPACE}{symbol}"}  # a tag of Marian includes the space before it
         if any(forms.isdisjoint(user_symbols(processor)) for processor in tokenizer.processors):
             raise TokenizerError(
                 f"{symbol} ({key}) is not a user-defined piece of {_key(settings)}, which would cut it "
@@ -123,7 +123,7 @@ def _added(
 ) -> list[Piece]:
     """Return the new pieces for models with the same ids. Raises TokenizerError if there is room for none."""
     before = set(pieces_of(old[0]))
-    space = _SPACE if any(symbol.startswith(_SPACE) for symbol in user_symbols(old[0])) else ""  # as in tags of Marian
+    space = SPACE if any(symbol.startswith(SPACE) for symbol in user_symbols(old[0])) else ""  # as in tags of Marian
     new_symbols = [symbol for symbol in (space + symbol for symbol in symbols) if symbol not in before]
     room = settings.vocab_size - len(before) - len(new_symbols)
     if room < 0 or room + len(new_symbols) == 0:
@@ -141,9 +141,9 @@ def _added(
         lowest = min(processor.get_score(number) for processor in old for number in range(len(before)))
         scores = [lowest - rank for rank in range(1, len(others) + 1)]
     pieces = [
-        (trained.id_to_piece(number), score, _NORMAL) for number, score in zip(others[:room], scores, strict=False)
+        (trained.id_to_piece(number), score, NORMAL) for number, score in zip(others[:room], scores, strict=False)
     ]
-    return [(symbol, 0.0, _USER_DEFINED) for symbol in new_symbols] + pieces
+    return [(symbol, 0.0, USER_DEFINED) for symbol in new_symbols] + pieces
 
 
 def _grown(processor: SentencePieceProcessor, added: Sequence[Piece]) -> SentencePieceProcessor:

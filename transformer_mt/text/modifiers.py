@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from functools import lru_cache
 from random import Random
 
 from transformer_mt.base.languages import KEEP
@@ -17,6 +18,7 @@ _WHOLE_WORD = re.compile(r"[^\W_](?:\S*[^\W_])?")  # without marks before and af
 _FIRST_LETTER = re.compile(r"(?<!\S)([^\w\s]*)([^\W\d_])")
 
 
+@lru_cache(maxsize=4)
 def symbols_in(tokenizer: Tokenizer) -> Symbols:
     """Return the pattern of the user-defined pieces of a tokenizer. It matches nothing if there are none."""
     found = {symbol.strip("\u2581") for processor in tokenizer.processors for symbol in user_symbols(processor)}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from operator import add
 
@@ -103,7 +103,7 @@ class Protection:
     def hidden(self, parts: Sequence[str]) -> Hidden | None:
         """Hide the protected texts in the results of `cut`; None if the model has not enough pieces for them."""
         texts, sources = parts[::2], parts[1::2]
-        if len(sources) > (len(KEEP) if self.has_pieces else 0):
+        if len(sources) > (len(KEEP) if knows_pieces(self.tokenizer) else 0):
             return None
         pieces = [*KEEP[: len(sources)], ""]
         return Hidden("".join(map(add, texts, pieces)), sources, list(map(self.target, sources)))
@@ -124,10 +124,6 @@ class Protection:
     def target(self, source: str) -> str:
         """The text that the translation has in place of a protected text: the same, or the translation of a term."""
         return (self.terms and self.terms.target(source)) or source
-
-    @cached_property
-    def has_pieces(self) -> bool:
-        return knows_pieces(self.tokenizer)
 
     @cached_property
     def _symbols(self) -> frozenset[str]:
@@ -153,6 +149,7 @@ def without_pieces(translation: str) -> str:
     return " ".join(_KEEP.sub(" ", translation).split()) if _KEEP.search(translation) else translation
 
 
+@lru_cache(maxsize=4)
 def knows_pieces(tokenizer: Tokenizer) -> bool:
     """Whether the pieces of KEEP are in both vocabularies of a tokenizer."""
     return all(processor.piece_to_id(piece) != UNK for processor in tokenizer.processors for piece in KEEP)

@@ -30,9 +30,10 @@ def tagged(tag: str | None, source: str) -> str:
 # reader needs the package protobuf.
 _PIECES, _TRAINER_SPEC, _NORMALIZER_SPEC = 1, 2, 3  # fields of ModelProto
 _PIECE, _SCORE, _TYPE = 1, 2, 3  # fields of SentencePiece
-_USER_DEFINED = 4  # a value of its type
+NORMAL, USER_DEFINED = 1, 4  # values of its type
 _MODEL_TYPE = 3  # a field of TrainerSpec
 _NAME, _CHARACTER_MAP = 1, 2  # fields of NormalizerSpec
+SPACE = "\u2581"  # stands for a space in pieces
 _ALGORITHMS = {1: "unigram", 2: "bpe", 3: "word", 4: "character"}
 
 
@@ -52,7 +53,7 @@ def user_symbols(processor: SentencePieceProcessor) -> list[str]:
     """Return the user-defined pieces, which the tokenizer never cuts."""
     model = fields(processor.serialized_model_proto())
     pieces = [dict(fields(value)) for number, value in model if number == _PIECES]
-    return [piece[_PIECE].decode() for piece in pieces if piece.get(_TYPE) == _USER_DEFINED]
+    return [piece[_PIECE].decode() for piece in pieces if piece.get(_TYPE) == USER_DEFINED]
 
 
 def pieces_of(processor: SentencePieceProcessor, ids: Iterable[int] | None = None) -> list[str]:
@@ -256,7 +257,7 @@ def clean(line: str) -> str:
     if not line.isascii():  # ASCII text needs none of these changes
         if not unicodedata.is_normalized("NFC", line):
             line = unicodedata.normalize("NFC", _MANY_MARKS.sub(_in_canonical_order, line))
-        line = line.replace("\u2581", " ")
+        line = line.replace(SPACE, " ")
         # No surrogate is printable, nor is any white space but the space.
         line = line if line.isprintable() else _SURROGATE.sub("\ufffd", line)
     if line.isprintable() and "  " not in line and line[:1] != " " and line[-1:] != " ":

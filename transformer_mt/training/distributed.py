@@ -7,7 +7,7 @@ micro-batches. The gradients are summed before the weights change, so that all r
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,10 +45,6 @@ class Ranks(torchrun.Place):
         if self.is_first:
             print(f"warning: {text}" if warning else text, file=sys.stderr if warning else sys.stdout, flush=True)
 
-    def share(self, items: Sequence[T]) -> list[T]:
-        """This rank's part. All ranks' parts have the same length if the number of items is a multiple of `size`."""
-        return list(items[self.rank :: self.size])
-
     def sum(self, numbers: Tensor) -> Tensor:
         """The sum over all ranks, in place, of tensors of one shape."""
         if self.size > 1:
@@ -80,14 +76,6 @@ class Ranks(torchrun.Place):
         parts = torch.split(summed, [gradient.numel() for gradient in gradients])
         for parameter, part in zip(unsharded, parts, strict=True):
             parameter.grad = part.view_as(parameter)
-
-    def broadcast(self, thing: T) -> T:
-        """The `thing` of the first rank."""
-        if self.size == 1:
-            return thing
-        things = [thing]
-        dist.broadcast_object_list(things, device=torch.device("cpu"))
-        return things[0]
 
     def gather(self, thing: T) -> list[T]:
         """The `thing` of each rank, in the order of the ranks."""

@@ -51,22 +51,19 @@ class Room:
 
     def __init__(self, release: Callable[[], bool] = lambda: False) -> None:
         """`release` frees memory that can be done without, and returns whether there was any; then nothing is split."""
-        self._too_large, self._release = list[Size](), release
+        self.too_large, self._release = list[Size](), release
         self._wait = self._left = FIRST_WAIT
 
     def _forget_in_time(self, device: Device) -> None:
         """Called before each update: after enough of them, forget all sizes."""
-        if not self._too_large:
+        if not self.too_large:
             return
         self._left -= 1
         if self._left < 0:
-            self._too_large.clear()
+            self.too_large.clear()
             self._wait = self._left = 2 * self._wait
-            _say(f"trying again the sizes of micro-batches that did not fit into the memory of {device.torch_device}")
-
-    def lacks(self, batch: MicroBatch) -> None:
-        """Remember that this micro-batch did not fit."""
-        self._too_large.append(Size.of(batch))
+            memory = f"the memory of {device.torch_device}"
+            tqdm.write(f"trying again the sizes of micro-batches that did not fit into {memory}", file=sys.stderr)
 
     def parts(self, batches: Sequence[MicroBatch]) -> list[MicroBatch]:
         """The same pairs in the same order, in micro-batches that may fit or have a single pair."""
@@ -75,7 +72,7 @@ class Room:
             size = Size.of(batch)
             is_split = len(batch.pairs_B) > 1 and any(
                 size.positions >= ALIKE * failed.positions and size.scores >= ALIKE * failed.scores
-                for failed in self._too_large
+                for failed in self.too_large
             )
             parts += self.parts(batch.halves()) if is_split else [batch]
         return parts
@@ -107,10 +104,12 @@ class Room:
             failed, has_failed = current[0], True
             if not self._release():
                 _check_can_be_split(failed, loss)
-                self.lacks(failed)
-                _say(
-                    f"warning: a micro-batch of {Size.of(failed).positions} positions did not fit into the memory of "
-                    f"{device.torch_device}: such sizes are split in two for a while, then tried again"
+                size = Size.of(failed)
+                self.too_large.append(size)
+                tqdm.write(  # on every rank, because each has its own memory
+                    f"warning: a micro-batch of {size.positions} positions did not fit into the memory of "
+                    f"{device.torch_device}: such sizes are split in two for a while, then tried again",
+                    file=sys.stderr,
                 )
             loss.zero_grad(set_to_none=True)
             device.give_back()
@@ -129,11 +128,6 @@ def _check_can_be_split(failed: MicroBatch, loss: nn.Module) -> None:
             "lower corpus.max_length (and prepare again), model.d_model, model.ffn_dim or the number of "
             "layers, or set training.precision=bf16"
         )
-
-
-def _say(text: str) -> None:
-    """Every rank prints, because each has its own memory."""
-    tqdm.write(text, file=sys.stderr)
 
 
 def _tracked(batches: Sequence[MicroBatch], current: list[MicroBatch]) -> Iterator[MicroBatch]:

@@ -9,14 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from benchmarks.environment import SCRIPTS, PeerError, own_path
-from benchmarks.training_text import nn_transformer_weights
-from transformer_mt.models.transformer import Transformer
-from transformer_mt.settings.reading import load_config
-from transformer_mt.storage.weights import copy_weights, read_weights
-from transformer_mt.text.tokenizer import Tokenizer
 
 SENTENCES = (16, 32, 64, 128, 256)  # batch sizes to choose from
 POSITIONS = (1024, 2048, 4096, 8192, 16384)  # of ours: padded positions times beam size
@@ -39,8 +32,6 @@ class Decoder:
     """Its own settings, besides those that all contenders share."""
     sizes: tuple[int, ...] = SENTENCES
     """Batch sizes, of which the fastest is used."""
-    reads_pieces: bool = False
-    """Whether our tokenizer cuts its input into pieces before, and joins its output after, both untimed."""
     pythonpath: str = SCRIPTS
     """Where it finds modules; a peer with a Python of its own finds only our scripts."""
     line_command: tuple[str, ...] = ()
@@ -83,11 +74,6 @@ def line_up(
         contenders += [
             huggingface(model, precision, pythons["huggingface"], device) for precision in kinds if precision != "int8"
         ]
-    # JoeyNMT has no cache, and trying five batch sizes would take ten minutes.
-    for name, title, sizes in (("fairseq", "fairseq", SENTENCES), ("joeynmt", "JoeyNMT", SENTENCES[2::2])):
-        if name in pythons and "fp32" in kinds:
-            weights, module = plain_weights(model_dir, directory), f"decode_{name}"
-            contenders.append(Decoder(title, "fp32", pythons[name], module, weights, sizes=sizes, reads_pieces=True))
     return contenders
 
 
@@ -195,19 +181,3 @@ def export(model_dir: Path, output: Path, format: str, quantization: str) -> Pat
     if done.returncode:
         raise PeerError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     return output
-
-
-def plain_weights(model_dir: Path, directory: Path) -> Path:
-    """Write the weights under their names in NnTransformer, for peers without an export. Raises PeerError."""
-    config = load_config(model_dir / "config.yaml")
-    if config.model.norm != "post" or config.model.tied_embeddings != "all":
-        raise PeerError(
-            f"{model_dir}: fairseq and JoeyNMT are compared only on post-norm models with all embeddings tied; "
-            "leave them out"
-        )
-    tokenizer = Tokenizer.load(model_dir)
-    model = Transformer(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
-    copy_weights(read_weights(model_dir / "model.safetensors"), model, model_dir / "model.safetensors")
-    path = directory / "weights.pt"
-    torch.save(nn_transformer_weights(model, config.model, tokenizer.target_vocab_size), path)
-    return path

@@ -48,18 +48,12 @@ class NnTransformer(nn.Module):
         self.positions_TD = nn.Buffer(torch.empty(shape["max_positions"], d_model))
 
     def forward(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
-        """Logits BTV."""
-        features_BTD = self.decode(decoder_input_BT, self.encode(source_BS), source_BS)
-        return F.linear(features_BTD, self.embedding.weight)
-
-    def encode(self, source_BS: Tensor) -> Tensor:
-        return self.transformer.encoder(self._embed(source_BS), src_key_padding_mask=source_BS == PAD)
-
-    def decode(self, decoder_input_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
-        """Features BTD. A padded target stands after all real ones: the causal mask hides it."""
+        """Logits BTV. A padded target stands after all real ones: the causal mask hides it."""
         x_BTD, padding_BS = self._embed(decoder_input_BT), source_BS == PAD
+        memory_BSD = self.transformer.encoder(self._embed(source_BS), src_key_padding_mask=padding_BS)
         future_TT = torch.ones(x_BTD.shape[1], x_BTD.shape[1], dtype=torch.bool, device=x_BTD.device).triu(1)
-        return self.transformer.decoder(x_BTD, memory_BSD, future_TT, None, None, padding_BS, tgt_is_causal=True)
+        x_BTD = self.transformer.decoder(x_BTD, memory_BSD, future_TT, None, None, padding_BS, tgt_is_causal=True)
+        return F.linear(x_BTD, self.embedding.weight)
 
     def _embed(self, tokens_BT: Tensor) -> Tensor:
         return self.dropout(self.embedding(tokens_BT) * self.scale + self.positions_TD[: tokens_BT.shape[1]])

@@ -157,12 +157,6 @@ def scores_of_training(candidate: Candidate, way: str) -> ValidationScores | Non
     return replace(ValidationScores(**found), others=others)
 
 
-def initial_scores(candidates: Sequence[Candidate], scores: Sequence[ValidationScores]) -> ValidationScores | None:
-    """The scores of the model from which training started; None if it is not among the candidates."""
-    found = zip(candidates, scores, strict=False)
-    return next((scored for candidate, scored in found if candidate.initial_share == 1), None)
-
-
 def best_of(
     scores: Sequence[ValidationScores], metric: ValidationMetric, initial: ValidationScores | None = None
 ) -> int:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -226,13 +226,11 @@ def _drop_later_records(path: Path, progress: Progress) -> None:
         return
     kept = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
+        with suppress(ValueError, KeyError, TypeError):  # half a line, cut off by a crash
             record = parse_json(line)
             comes_again = record["step"] == progress.step and progress.validation_due and "valid_nll" in record
             if record["step"] <= progress.step and not comes_again:
                 kept.append(line + "\n")  # a crash may have cut off the line's end
-        except (ValueError, KeyError, TypeError):
-            continue  # half a line, cut off by a crash
     write_whole(path, "".join(kept))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from threading import Thread
 from types import FrameType
@@ -122,7 +123,7 @@ def count_update(
     )
 
 
-class Run:
+class Run(ExitStack):
     """A run that starts or continues from `progress`. `lines_of` describes where pairs are in the text."""
 
     def __init__(
@@ -135,6 +136,7 @@ class Run:
         ranks: Ranks,
         lines_of: Callable[[Pairs], str],
     ) -> None:
+        super().__init__()
         self.learner, self.settings, self.ranks = learner, settings, ranks
         self._run_dir, self._digest, self._lines_of = run_dir, tokenizer.digest, lines_of
         self._saved, self._device = progress, learner.device
@@ -145,24 +147,20 @@ class Run:
         self.signal = 0
 
     def __enter__(self) -> Self:
-        with ExitStack() as entered:
-            for each in (self._stop, self._log):
-                entered.enter_context(each)
-            self._entered = entered.pop_all()
+        for each in (self._stop, self._log):
+            self.enter_context(each)
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self._entered.close()
 
     def batches(self, loader: Loader, progress: Progress) -> Iterator[tuple[list[MicroBatch], Position]]:
         """This rank's micro-batches of each update, and the position after it; an endless iterator.
 
         It ends only if a signal comes while the order of an epoch is made. Then `signal` is the signal's number.
         """
+        size = self.ranks.size
         updates, stage = loader.updates(progress.position, self._stop.unless_it_comes), progress.position.stage
         for step, (pairs, position) in enumerate(updates, start=progress.step + 1):
             self._began = time.perf_counter()
-            numbered = self.ranks.share(list(enumerate(split_evenly(pairs, self.ranks.size))))
+            numbered = islice(enumerate(split_evenly(pairs, size)), self.ranks.rank, None, size)
             yield [loader.batch(part, step, number) for number, part in numbered], position
             if position.stage > stage:
                 stage = position.stage

@@ -224,17 +224,16 @@ def _translate_share(model: Seq2Seq, device: Device, validation: ValidationSet, 
         try:
             found = _greedy(model, device, validation, sentences, workers, positions)
             break
-        except (UserError, OSError, RuntimeError, MemoryError) as error:
-            if isinstance(error, UserError | OSError):
-                if workers == 1:
-                    raise
-                reason = "a process for it cannot start, or was killed"
-            elif positions == 1 or not is_out_of_memory(error):
+        except (UserError, OSError):
+            if workers == 1:
                 raise
-            else:
-                reason = "there is too little memory"
-            how = "in this process alone and in smaller batches"
-            tqdm.write(f"warning: {reason}: the validation set is translated again {how}", file=sys.stderr)
+            reason = "a process for it cannot start, or was killed"
+        except (RuntimeError, MemoryError) as error:
+            if positions == 1 or not is_out_of_memory(error):
+                raise
+            reason = "there is too little memory"
+        how = "in this process alone and in smaller batches"
+        tqdm.write(f"warning: {reason}: the validation set is translated again {how}", file=sys.stderr)
         workers, positions = 1, max(1, positions // 2)
         device.give_back()
     # If its numbers are not finite, a sentence has no translation: training continues, with lower scores.

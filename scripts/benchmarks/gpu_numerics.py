@@ -1,24 +1,20 @@
-"""The part numerics: what is fast on a GPU equals what is plain, in numbers.
+"""The numerics for benchmarks/gpu.py: what is fast on a GPU equals what is plain, in numbers.
 
-An error is the norm of a difference by the norm of the right value.
+An error is the norm of a difference by the norm of the right value, which is computed in fp64.
 
 N target tokens  D model width  V vocabulary
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.gpu_parts import own_process
-from benchmarks.gpu_parts.report import LeftOut, Measurement, Part
-from benchmarks.gpu_parts.searches import captured_search, search_on_both
-from benchmarks.gpu_parts.settings import Figures, Settings
+from benchmarks.shapes import SHAPES
 from benchmarks.training_text import random_rows
 from transformer_mt.base.languages import EOS, PAD
 from transformer_mt.batches.batching import Batch, collate
@@ -26,98 +22,57 @@ from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.packing import PackedBatch, collate_packed, packed_shape
 from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.cross_entropy import chunked_cross_entropy
-from transformer_mt.kernels.device import Device, choose_device
+from transformer_mt.kernels.device import Device
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.preparing.shards import write_encoded
-from transformer_mt.storage.weights import use_own_cache
 from transformer_mt.training.learning import features_and_labels
 from transformer_mt.training.loss import label_smoothed
 
-PAIRS = 400  # of a corpus; a batch of few has 3
-SMOOTHING = 0.1
+PAIRS, FEW, SMOOTHING = 400, 3, 0.1
+
+Figures = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Sentences on which packed and padded features are compared."""
-
-    changes: Mapping[str, Any]
-    """Of the model's shape."""
-    pairs: int = PAIRS
-
-
-LAYOUTS = {
-    "usual heads": Layout({}),
-    "heads twice as wide": Layout({"num_heads": 0.5}),
-    "window": Layout({"attention_window": 5}),
-    "batch nearly empty": Layout({}, pairs=3),
-}
-MORE_PIECES = {"whole vocabulary": 0, "vocabulary not a multiple of 8": 3}  # than the shape has
-CAPTURED = "captured against not captured"
+def layouts(shape: str, device: Device, work: Path) -> Figures:
+    """The errors of features and of all gradients, packed and padded: for usual batches, a window, and few pairs."""
+    config, _ = SHAPES[shape]
+    kinds: dict[str, tuple[Mapping[str, Any], int]] = {
+        "usual": ({}, PAIRS),
+        "heads twice as wide": ({"num_heads": config.num_heads // 2}, PAIRS),
+        "window": ({"attention_window": 5}, PAIRS),
+        "batch nearly empty": ({}, FEW),
+    }
+    return {name: compare_layouts(shape, changes, pairs, device, work) for name, (changes, pairs) in kinds.items()}
 
 
-def part(settings: Settings) -> Part:
-    measurements = [Measurement(name, name, 60.0, partial(measured, name, settings)) for name in MEASURES]
-    return Part("numerics", measurements)
+def losses(shape: str, device: Device, work: Path) -> Figures:
+    """The errors of the chunked and of the plain loss, and of a vocabulary that is not a multiple of 8."""
+    names = {"whole vocabulary": 0, "vocabulary not a multiple of 8": 3}
+    return {name: compare_losses(shape, more, device) for name, more in names.items()}
 
 
-def measured(name: str, settings: Settings, seconds: float) -> Figures:
-    if name == CAPTURED and not settings.on_gpu:
-        raise LeftOut("steps are captured only on a GPU")
-    return own_process.in_own_process("numerics", name, settings, seconds)
-
-
-def measure(name: str, settings: Settings) -> Figures:
-    return MEASURES[name](settings)
-
-
-def all_layouts(settings: Settings) -> Figures:
-    return {name: compare_layouts(layout, settings) for name, layout in LAYOUTS.items()}
-
-
-def both_losses(settings: Settings) -> Figures:
-    return {name: compare_losses(more, settings) for name, more in MORE_PIECES.items()}
-
-
-MEASURES: dict[str, Callable[[Settings], Figures]] = {
-    "packed and padded against fp64": all_layouts,
-    "chunked and plain loss against fp64": both_losses,
-    CAPTURED: captured_search,
-    "search here and on the CPU": search_on_both,
-}
-
-
-def compare_layouts(layout: Layout, settings: Settings) -> Figures:
-    """The errors of features and of all gradients: packed, compiled and padded, each against padded in fp64."""
-    config, vocab_size = settings.shape_or("base32k")
-    changes = dict(layout.changes)
-    if "num_heads" in changes:
-        changes["num_heads"] = int(config.num_heads * changes["num_heads"])
-    config = config.model_copy(update={"encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0} | changes)
-    device = choose_device(settings.device, settings.training_precision, settings.threads)
+def compare_layouts(shape: str, changes: Mapping[str, Any], pairs: int, device: Device, work: Path) -> Figures:
+    config, vocab_size = SHAPES[shape]
+    config = config.model_copy(update={"encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0, **changes})
     torch.manual_seed(1)
     model = build_model(config, vocab_size, vocab_size).to(device.torch_device).train()
-    padded, packed = (batch.to(device.torch_device) for batch in batches(layout.pairs, vocab_size, settings))
+    padded, packed = (
+        batch.to(device.torch_device) for batch in batches(pairs, vocab_size, 20 if shape == "tiny" else PAIRS, work)
+    )
     weights_ND = torch.randn(padded.num_labels, config.d_model, device=device.torch_device)
     found = {"padded": features_and_gradients(model, model.features, padded, weights_ND, device)}
-    if not settings.on_gpu or device.dtype == torch.bfloat16:  # its kernels on a GPU know nothing else
+    if device.torch_device.type == "cpu" or device.dtype == torch.bfloat16:  # its kernels on a GPU know nothing else
         found["packed"] = features_and_gradients(model, model.features, packed, weights_ND, device)
-    if settings.on_gpu and "packed" in found:
-        use_own_cache()
-        compiled = torch.compile(model.features, dynamic=False)
-        found["compiled"] = features_and_gradients(model, compiled, packed, weights_ND, device)
     exact = Device(device.torch_device, torch.float32, "")  # without autocast the model's own type decides
     right = features_and_gradients(model.double(), model.features, padded, weights_ND.double(), exact, torch.float64)
-    report: Figures = {"precision": settings.training_precision, "tokens": padded.num_labels, "model": str(config)}
-    return report | {name: errors(*one, *right) for name, one in found.items()}
+    return {"tokens": padded.num_labels} | {name: errors(*one, *right) for name, one in found.items()}
 
 
-def batches(num_pairs: int, vocab_size: int, settings: Settings) -> tuple[Batch, PackedBatch]:
-    """The same pairs of random words, padded and packed. What is packed has the rows of PAIRS pairs."""
-    num_corpus = 20 if settings.is_trial else PAIRS
+def batches(num_pairs: int, vocab_size: int, num_corpus: int, work: Path) -> tuple[Batch, PackedBatch]:
+    """The same pairs of random words, padded and packed. What is packed has the rows of the whole corpus."""
     rows = list(islice(random_rows(vocab_size), num_corpus))
-    write_encoded(settings.work / "numerics", rows, vocab_size, vocab_size)
-    corpus = EncodedCorpus.load(settings.work / "numerics")
+    write_encoded(work / "numerics", rows, vocab_size, vocab_size)
+    corpus = EncodedCorpus.load(work / "numerics")
     tokens = max(corpus.source.num_tokens, corpus.target.num_tokens)
     shape = packed_shape(corpus, tokens + 2 * max(map(len, (side for row in rows for side in row))))
     pairs = np.arange(min(num_pairs, num_corpus))
@@ -166,13 +121,10 @@ def error(found: Tensor, right: Tensor) -> float:
     return float((found - right).norm() / right.norm().clamp_min(1e-300))
 
 
-def compare_losses(more_pieces: int, settings: Settings) -> Figures:
-    """The errors of chunked and plain loss and of their gradients, against the plain loss in fp64, with PAD rows."""
-    config, vocab_size = settings.shape_or("base32k")
-    vocab_size, num_tokens = vocab_size + more_pieces, 300 if settings.is_trial else 9000
-    device = choose_device(settings.device, settings.training_precision, settings.threads)
-    if settings.on_gpu:
-        use_own_cache()
+def compare_losses(shape: str, more_pieces: int, device: Device) -> Figures:
+    """Loss and gradients, with PAD rows."""
+    config, vocab_size = SHAPES[shape]
+    vocab_size, num_tokens = vocab_size + more_pieces, 300 if shape == "tiny" else 9000
     torch.manual_seed(1)
     features_ND, output_VD = torch.randn(num_tokens, config.d_model), torch.randn(vocab_size, config.d_model)
     labels_N = torch.randint(EOS + 1, vocab_size, (num_tokens,)).masked_fill(torch.arange(num_tokens) % 7 == 0, PAD)
@@ -190,9 +142,8 @@ def compare_losses(more_pieces: int, settings: Settings) -> Figures:
     right = loss_and_gradients(
         lambda x, w: label_smoothed(x, w, labels_N, SMOOTHING), in_type.double(), output_VD.double()
     )
-    report: Figures = {"precision": settings.training_precision, "tokens": num_tokens, "vocabulary": vocab_size}
     parts = ("loss", "nll", "features_gradient", "output_gradient")
-    return report | {name: dict(zip(parts, map(error, one, right), strict=True)) for name, one in found.items()}
+    return {name: dict(zip(parts, map(error, one, right), strict=True)) for name, one in found.items()}
 
 
 def loss_and_gradients(
@@ -204,7 +155,3 @@ def loss_and_gradients(
     smoothed.backward()  # type: ignore[no-untyped-call]
     assert features_ND.grad is not None and output_VD.grad is not None
     return [x.detach().double() for x in (smoothed, nll, features_ND.grad, output_VD.grad)]
-
-
-if __name__ == "__main__":
-    own_process.answer(measure)
