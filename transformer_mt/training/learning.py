@@ -3,7 +3,6 @@
 B sentences  T target positions  N real target tokens  D model width
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -27,34 +26,6 @@ from transformer_mt.training.out_of_memory import Room
 Features = Callable[..., Tensor]
 """`Seq2Seq.features`, which takes packed sentences if the model supports them."""
 
-# Compiling takes about a minute: as long as this many micro-batches lose without it.
-PATIENCE_CUDA = 1000
-
-
-class CommonShapes:
-    """Equals `features` of packed sentences. Common shapes use `compiled`, which compiles once for each shape.
-
-    The largest shape so far is compiled at once, because nearly all micro-batches have it. A smaller shape (of the last
-    micro-batch of an epoch, or of a split one) is compiled when it has come more often than `patience`.
-    """
-
-    def __init__(self, features: Features, compiled: Features, patience: int) -> None:
-        self._features, self._compiled, self._patience = features, compiled, patience
-        self._seen: Counter[tuple[int, int]] = Counter()
-
-    def __call__(self, source: Packed | Tensor, target: Packed | Tensor) -> Tensor:
-        """ND."""
-        assert isinstance(source, Packed) and isinstance(target, Packed), "padded batches have too many shapes"
-        shape = (len(source.tokens), len(target.tokens))
-        self._seen[shape] += 1
-        is_common = self._seen[shape] > self._patience or sum(shape) == max(map(sum, self._seen))
-        return (self._compiled if is_common else self._features)(source, target)
-
-
-def patience_on(device: Device) -> int:
-    """How often a shape must come before it is compiled; 0 on a CPU, where a resumed run must round in the same way."""
-    return PATIENCE_CUDA if device.torch_device.type == "cuda" else 0
-
 
 class BatchLoss(nn.Module):
     """The loss of the real target tokens of a micro-batch, each predicted from those before it (teacher forcing)."""
@@ -63,18 +34,15 @@ class BatchLoss(nn.Module):
         super().__init__()
         self.model, self.device, self.smoothing = model, device, smoothing
         self.scaler = GradScaler(device.torch_device.type, enabled=device.dtype == torch.float16)
-        self.compiled: Features | None = None
-        if compiled:
-            quick = torch.compile(model.features, dynamic=False)
-            self.compiled = CommonShapes(model.features, quick, patience_on(device))
+        # For each shape of a packed batch, of which there are few, PyTorch compiles anew.
+        self.features: Features = torch.compile(model.features, dynamic=False) if compiled else model.features
 
     def forward(self, batch: MicroBatch) -> LossSums:
         batch = batch.to(self.device.torch_device)
-        features = self.compiled or self.model.features
         # A GPU rounds all weights together. With FSDP, this rank does not have those of other ranks here.
         is_half = self.device.torch_device.type == "cuda" and self.device.dtype != torch.float32
         with rounded_weights(self.model, self.device.dtype) if is_half and not is_sharded(self) else nullcontext():
-            features_ND, labels_N = features_and_labels(self.model, features, batch, self.device)
+            features_ND, labels_N = features_and_labels(self.model, self.features, batch, self.device)
         loss = self.model.faster(label_smoothed)
         return LossSums(*loss(features_ND, self.model.output_VD, labels_N, self.smoothing, self.model.output_bias_V))
 

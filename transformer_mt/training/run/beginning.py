@@ -84,22 +84,19 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
     """
     is_sharded = settings.sharding == "full" and ranks.size > 1
     on_gpu = device.torch_device.type == "cuda"
-    packed_on_gpu = on_gpu and layout == "packed" and not is_sharded
-    has_window = isinstance(model, Transformer) and model.config.attention_window
-    compiled = packed_on_gpu and bool(has_window) if settings.compile == "auto" else settings.compile
     with ranks.together():
-        if settings.compile is True and (layout == "padded" or is_sharded):
+        if settings.compile and (layout == "padded" or is_sharded):
             raise ConfigError(
                 "training.compile=true needs training.layout=packed, because padded batches have too many shapes, and "
                 "training.sharding=none"
             )
-        if compiled or on_gpu:  # on a GPU the loss is compiled in any case
+        if settings.compile or on_gpu:  # on a GPU, Triton compiles kernels in any case
             use_own_cache()
-    loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, compiled)
+    loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, settings.compile)
     if is_sharded:
         shard(loss, _units(model), ranks, device.torch_device, settings.message_precision)
     parts = loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay)
-    if not packed_on_gpu or has_window:
+    if not on_gpu or layout == "padded" or is_sharded:
         return Learner(*parts)
     stream = torch.cuda.Stream(device.torch_device)  # type: ignore[no-untyped-call]
     graphs = Graphs(list(loss.parameters()), lambda: CudaCapture(stream).captured)
