@@ -99,8 +99,8 @@ class TrainingConfig(Section):
     model.attention_score=scaled_dot and model.attention_dropout=0; otherwise padded. Only model.kind=transformer can
     use packed."""
     compile: bool = False
-    """Whether torch.compile compiles the model. This takes half a minute at the start, and needs packed sentences, whose
-    updates a GPU replays as CUDA graphs in any case."""
+    """Whether torch.compile compiles the model. This takes half a minute at the start, and needs packed sentences. A
+    GPU replays their updates as CUDA graphs in any case."""
     modifiers: ModifiersConfig = ModifiersConfig()
     """Changes of a share of the training text, such as {typos: 0.05, remove_end_punct: 0.2}."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
