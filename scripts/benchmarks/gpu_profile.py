@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.contenders.train_ours import Ours
 from benchmarks.training_process import Race
@@ -41,6 +42,9 @@ def profile_updates(race: Race, precision: str) -> Figures:
     speed(updates, WARM_UP, ours.device)
     report: Figures = {"layout": ours.loader.layout, "seconds_of_warm_up": time.perf_counter() - began}
     report |= speed(updates, UPDATES, ours.device)
+    with Calls() as calls:
+        speed(updates, UPDATES, ours.device)
+    report["operations_of_the_host_an_update"] = calls.number / UPDATES
     on_gpu = race.device == "cuda"
     with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as profiler:
         report["milliseconds_with_the_profiler"] = speed(updates, UPDATES, ours.device)["milliseconds_an_update"]
@@ -60,9 +64,21 @@ def speed(updates: Iterator[Update], number: int, device: Device) -> Figures:
     device.synchronize()
     began = time.perf_counter()
     labels = sum(update.num_labels for update in islice(updates, number))
+    of_host = time.perf_counter() - began  # until all work is queued
     device.synchronize()
     seconds = time.perf_counter() - began
-    return {"milliseconds_an_update": 1000 * seconds / number, "tokens_per_second": labels / seconds}
+    figures = {"milliseconds_an_update": seconds, "host_milliseconds_an_update": of_host}
+    return {name: 1000 * each / number for name, each in figures.items()} | {"tokens_per_second": labels / seconds}
+
+
+class Calls(TorchDispatchMode):
+    """Counts the operations that the host starts. A graph, which it starts as a whole, is none."""
+
+    number = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.number += not func.is_view
+        return func(*args, **kwargs or {})
 
 
 def times(events: Sequence[Event], updates: int) -> Figures:
