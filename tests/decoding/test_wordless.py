@@ -151,9 +151,9 @@ def test_tables_and_requests_have_such_texts(chatty):
     assert translator.translate_document(html, "html") == html
     texts = ("42\n\n - \n%s: {name}\n", "...")
     for by_sentence in (False, True):
-        found = answer(translator, Job(texts, tag="<2de>", n_best=3, alignment=True, by_sentence=by_sentence)).texts
+        found = answer(translator, Job(texts, tag="<2de>", n_best=3, alignment=True, by_sentence=by_sentence))
         assert tuple(map(text_of, found)) == texts
-        assert not any(one.doubts for text in found for sentence in text for one in sentence.translations)
+        assert not any(one["doubts"] for text in found for sentence in text for one in sentence.translations)
 
 
 def test_a_long_line_is_not_cut_and_no_warning_comes(chatty, caplog):

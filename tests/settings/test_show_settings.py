@@ -86,7 +86,7 @@ def test_every_meaning_is_in_plain_words():
         ("training.num_threads", "= 0", "integer >= 0, <= 1024"),
         ("training.metric", "= bleu", "bleu, chrf or nll"),
         ("tokenizer.character_coverage", "= 0.9999", "number > 0.9, <= 1"),
-        ("corpus.test", "(required)", "{name: text, or keys such as {source: FILE, target: FILE}}"),
+        ("corpus.test", "= {}", "{name: text, or keys such as {source: FILE, target: FILE}}"),
         ("corpus.train.path", "= null", "text, or null"),
         ("corpus.train.source", "= null", "text, or integer >= 1, <= 100000, or null"),
         ("data_dir", "(required)", "text"),

@@ -536,10 +536,7 @@ class TestCompare:
         assert "tok:zh" in talks and "tok:13a" not in talks
         results = [read_scores(Path(run_dir, "evaluation/scores.json")) for run_dir in two]
         configs = [load_config(Path(run_dir, "config.yaml")) for run_dir in two]
-        runs = [
-            Run(name, Path(name), None, *of, results=found)
-            for name, *of, found in zip(two, configs, results, strict=True)
-        ]
+        runs = [Run(name, None, *of, results=found) for name, *of, found in zip(two, configs, results, strict=True)]
         reports = gather_tests(runs, defaultdict(list))
         tables = {report.name: report.comparison["metrics"][0]["signature"] for report in reports}
         assert "tok:13a" in tables["news"] and "tok:zh" in tables["talks"]

@@ -17,7 +17,7 @@ from helpers.tiny import ROOT, demo_pairs
 
 from transformer_mt import translate
 from transformer_mt.base.errors import TranslationError
-from transformer_mt.terminal import cli, file_to_file
+from transformer_mt.terminal import cli, file_to_file, translation_output
 from transformer_mt.terminal.translation_output import translate_block
 
 LINES = [*(source for source, _ in demo_pairs(9)), "", "He sees it. She sleeps.", " ".join(["the"] * 40)]
@@ -58,12 +58,12 @@ def stop_after(monkeypatch, num_parts, error=KeyboardInterrupt):
             raise error
         return found
 
-    monkeypatch.setattr(file_to_file, "translate_block", stopping)
+    monkeypatch.setattr(translation_output, "translate_block", stopping)
 
 
 def resume(monkeypatch):
     """Let the next command do its work."""
-    monkeypatch.setattr(file_to_file, "translate_block", translate_block)
+    monkeypatch.setattr(translation_output, "translate_block", translate_block)
 
 
 # Resuming
@@ -318,7 +318,7 @@ def test_a_change_while_it_translates_is_an_error_at_the_next_block(
 
     content = path.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(file_to_file, "translate_block", changing)
+        patch.setattr(translation_output, "translate_block", changing)
         assert start(*arguments) == 2
     error = capsys.readouterr().err
     assert says(error, "text-changed-while-read", str(path)) and "2 parts" in error
@@ -358,7 +358,9 @@ def test_terms_that_change_meanwhile_are_those_of_the_beginning(start, files, mo
     arguments = ["beam_size=2", "--buffer-lines", "3", "--terms", terms]
     assert start(*arguments, output="unbroken") == 0
     with monkeypatch.context() as patch:
-        patch.setattr(file_to_file, "translate_block", lambda *given: (terms.unlink(True), translate_block(*given))[1])
+        patch.setattr(
+            translation_output, "translate_block", lambda *given: (terms.unlink(True), translate_block(*given))[1]
+        )
         assert start(*arguments) == 0
     assert (files / "out").read_bytes() == (files / "unbroken").read_bytes()
     stop_after(monkeypatch, 1)

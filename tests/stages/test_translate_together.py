@@ -17,7 +17,7 @@ from helpers.tiny import demo_pairs
 from transformer_mt import translate
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.storage import claims
-from transformer_mt.terminal import cli, file_to_file
+from transformer_mt.terminal import cli, file_to_file, translation_output
 from transformer_mt.terminal.translation_output import translate_block
 
 LINES = [*(source for source, _ in demo_pairs(10)), "", "He sees it. She sleeps."]
@@ -120,7 +120,7 @@ def test_each_part_is_translated_once_and_another_number_of_processes_goes_on(fi
             file.write(f"{os.getpid()} {block.first_line}\n")
         return translate_block(translator, block, *arguments)
 
-    monkeypatch.setattr(file_to_file, "translate_block", noted)
+    monkeypatch.setattr(translation_output, "translate_block", noted)
     text = shared(files, command, "out.gz")
     assert (files / "out.gz").read_bytes() == whole
     made = [line.split() for line in (files / "noted").read_text().splitlines()]
@@ -147,7 +147,7 @@ def test_a_process_that_comes_after_the_end_translates_nothing_again(files, comm
     assert tree(files / "out.gz.parts").keys() == {"lock", "parts.json"}
     capsys.readouterr()
     with monkeypatch.context() as patched:
-        patched.setattr(file_to_file, "translate_block", None)
+        patched.setattr(translation_output, "translate_block", None)
         assert cli.run(translate.main, command("out.gz", "--once")) == 0
         said = capsys.readouterr().err
         assert (
@@ -170,7 +170,7 @@ def test_while_a_process_translates_others_need_the_same_settings_and_a_clean_en
         assert cli.run(translate.main, command("out", "seed=6")) == 2
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(file_to_file, "translate_block", meanwhile)
+    monkeypatch.setattr(translation_output, "translate_block", meanwhile)
     assert cli.run(translate.main, command("out")) == 130
     assert says(capsys.readouterr().err, "parts-of-other-translation", "(seed: 5 there, 6 now)")
     assert list(files.iterdir()) == [files / "in"]
@@ -185,7 +185,7 @@ def test_what_stops_all_is_said_by_each(files, command, number):
         return translate_block(translator, block, *arguments)
 
     def fails():
-        file_to_file.translate_block = failing
+        translation_output.translate_block = failing
         return 0 if cli.run(translate.main, command("out")) == 2 else 1
 
     text = shared(files, command, "out", number=number, work=fails)
@@ -201,7 +201,7 @@ def test_without_the_record_a_process_stops(files, command, monkeypatch, capsys)
         shutil.rmtree(files / "out.parts", ignore_errors=True)
         return translate_block(*arguments)
 
-    monkeypatch.setattr(file_to_file, "translate_block", deleting)
+    monkeypatch.setattr(translation_output, "translate_block", deleting)
     assert cli.run(translate.main, command("out")) == 2
     assert says(capsys.readouterr().err, "parts-deleted", "out.parts")
     assert list(files.iterdir()) == [files / "in"]
@@ -217,7 +217,7 @@ def test_a_part_with_other_settings_is_not_joined(files, command, monkeypatch, c
         return translate_block(translator, block, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(file_to_file, "translate_block", stopping)
+        patched.setattr(translation_output, "translate_block", stopping)
         assert cli.run(translate.main, command("out")) == 130
         assert cli.run(translate.main, command("other", "seed=6")) == 130
     shutil.copy(files / "other.parts" / "000000", files / "out.parts" / "000000")
