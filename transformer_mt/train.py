@@ -150,7 +150,7 @@ def _print_estimate(config_path: str, overrides: Sequence[str]) -> int:
     learner = build_learner(config.model, settings, tokenizer, None, layout, device, ranks)
     if len(loader.stages) > 1:
         print(f"measured with the text of the first of {len(loader.stages)} stages:")
-    print(estimate(learner, loader, settings))
+    print(estimate(learner, loader))
     return 0
 
 
@@ -207,8 +207,8 @@ def _train(
     if progress.step:
         ranks.say(f"resuming from update {progress.step}{_in_stage(progress, loader)}")
     places = partial(places_of_pairs, Path(config.data_dir))
-    run = Run(run_dir, learner, tokenizer, settings, progress, ranks, lambda pairs: described(places(pairs)))
-    measure = partial(validate, learner, validation, ranks)
+    run = Run(run_dir, learner, tokenizer, progress, lambda pairs: described(places(pairs)))
+    measure = partial(validate, learner, validation)
     progress, signum = train(loader, measure, progress, run)
     summary = f"{run_dir}: {_summary(progress, settings)}"
     if progress.validated and diverges(progress.validated["values"]["nll"], tokenizer.target_vocab_size):

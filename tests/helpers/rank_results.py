@@ -48,7 +48,7 @@ def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
     learner = build_learner(config.model, settings, tokenizer, None, layout, device, ranks)
     validation = load_validation(data_dir, tokenizer, config.corpus, config.model, settings, config.decoding)
     if job.only_validate:
-        return dict(validate(learner, [replace(each, tokens_per_batch=60) for each in validation], ranks).values)
+        return dict(validate(learner, [replace(each, tokens_per_batch=60) for each in validation]).values)
     learner.loss.train()
     if state := learner.loss.scaler.state_dict():
         learner.loss.scaler.load_state_dict(state | {"scale": job.scale})
@@ -56,11 +56,11 @@ def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
     updates = []
     for step, (pairs, _) in enumerate(islice(loader.updates(Position()), NUM_UPDATES), start=1):
         if job.validates_between and step == 2:
-            validate(learner, [replace(each, tokens_per_batch=100_000) for each in validation], ranks)
+            validate(learner, [replace(each, tokens_per_batch=100_000) for each in validation])
         chosen = [part[: job.pairs_per_batch] for part in pairs[: len(pairs) // job.multiple * job.multiple]]
         numbered = islice(enumerate(split_evenly(chosen, ranks.size)), ranks.rank, None, ranks.size)
         batches = [loader.batch(part, step, number) for number, part in numbered]
-        update = one_update(learner, batches, learning_rate(step, settings), step, settings, ranks)
+        update = one_update(learner, batches, learning_rate(step, settings), step)
         updates.append(
             {
                 "loss": update.numbers.smoothed.item() / update.num_labels,

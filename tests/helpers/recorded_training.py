@@ -13,12 +13,12 @@ from transformer_mt.training import loop
 one_update = loop.one_update
 
 
-def recorded(learner, batches, rate, step, settings, ranks):
+def recorded(learner, batches, rate, step):
     """The first rank writes the step and the pairs of all ranks, sorted, because ranks share them in other ways."""
     time.sleep(float(os.environ["PAUSE"]))
-    made = one_update(learner, batches, rate, step, settings, ranks)
-    pairs = sorted(pair for own in ranks.gather(made.pairs.tolist()) for pair in own)
-    if ranks.is_first:
+    made = one_update(learner, batches, rate, step)
+    pairs = sorted(pair for own in learner.ranks.gather(made.pairs.tolist()) for pair in own)
+    if learner.ranks.is_first:
         with Path(os.environ["PAIRS"]).open("a") as file:
             file.write(json.dumps([step, pairs]) + "\n")
     return made

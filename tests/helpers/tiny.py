@@ -128,7 +128,7 @@ def new_learner(config: Config, vocab_size: int = 500, seed: int = 3) -> Learner
     model = build_model(config.model, vocab_size, vocab_size)
     settings = config.training
     loss = BatchLoss(model, choose_device("cpu", "fp32"), settings.label_smoothing, False).train()
-    return Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay))
+    return Learner(loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay), settings)
 
 
 def poisoned_checkpoint(experiment: Path, run_dir: Path, piece: int) -> list[str]:

@@ -38,7 +38,6 @@ from transformer_mt.models.layouts import Sentences, unpadded
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.run.beginning import choose_layout
@@ -357,8 +356,10 @@ def test_one_update_over_micro_batches_is_one_over_their_union(settings, sources
         model, training = fresh_model(settings).train(), TrainingConfig(clip_norm=0.0)
         before = {key: weight.detach().clone() for key, weight in model.named_parameters()}
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0, fused=True)
-        learner = Learner(BatchLoss(model, FP32, training.label_smoothing, False), optimizer, MovingAverage(model, 0))
-        update = one_update(learner, batches, 1.0, 1, training, Ranks())
+        learner = Learner(
+            BatchLoss(model, FP32, training.label_smoothing, False), optimizer, MovingAverage(model, 0), training
+        )
+        update = one_update(learner, batches, 1.0, 1)
         return {key: weight.detach() - before[key] for key, weight in model.named_parameters()}, update
 
     (apart, update), (together, of_union) = updated(parts), updated([union])

@@ -82,7 +82,7 @@ def losses(ours, peer, corpus, race, rate):
     for group in peer_optimizer.param_groups:
         group["lr"] = rate
     for batch, padded in zip(our_batches(corpus, race), padded_batches(corpus, race), strict=False):
-        update = one_update(learner, [batch], rate, 1, settings, Ranks())
+        update = one_update(learner, [batch], rate, 1)
         loss = one_plain_update(peer, peer_optimizer, padded, settings.label_smoothing, CPU, "fp32")
         yield update.numbers.smoothed / update.num_labels, loss
 

@@ -4,6 +4,8 @@ The pretended graph does its work again when it is replayed, but sees of Python 
 numbers that differ between updates must come from memory.
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 from helpers.thorough import thorough_rows
@@ -61,10 +63,10 @@ class Pretended:
 def captures(monkeypatch):
     """Makes a learner whose updates are captured, and the Pretended that captures them."""
 
-    def make(learner, capture=None):
+    def make(learner, capture=None, ranks=Ranks()):  # noqa: B008  # frozen
         pretended = capture or Pretended(learner.optimizer, monkeypatch)
         graphs = Graphs(list(learner.loss.parameters()), lambda: pretended)
-        parts = learner.loss, learner.optimizer, learner.average, Room(graphs.drop)
+        parts = learner.loss, learner.optimizer, learner.average, learner.settings, ranks, Room(graphs.drop)
         return CapturedLearner(*parts, graphs=graphs), pretended
 
     return make
@@ -80,12 +82,9 @@ def updates_of(experiment, num_parts=1):
         yield step, [batches[0].halves()[0], *batches[1:]] if step % 3 == 0 else batches
 
 
-def made(learner, updates, config, ranks):
+def made(learner, updates):
     """The numbers of all updates, read at last, and the weights and averages at the end."""
-    found = [
-        one_update(learner, batches, RATES[step % len(RATES)], step, config.training, ranks)
-        for step, batches in updates
-    ]
+    found = [one_update(learner, batches, RATES[step % len(RATES)], step) for step, batches in updates]
     assert all(weight.grad is None for weight in learner.model.parameters())
     weights = {name: weight.detach().clone() for name, weight in learner.model.named_parameters()}
     return [Numbers(*map(float, update.numbers)) for update in found], weights | learner.average.averages
@@ -101,10 +100,10 @@ def test_replayed_updates_are_those_of_a_learner_that_captures_nothing(
     """With dropout, other rates and other numbers of labels in each, through the end of an epoch."""
     config = load_config(experiment, [f"training.optimizer={optimizer}", "model.dropout=0.3", "training.clip_norm=1"])
     updates = list(updates_of(experiment, num_parts))
-    (captured, graph), (launched, _) = captures(new_learner(config)), captures(new_learner(config))
+    (captured, graph), (launched, _) = (captures(new_learner(config), ranks=ranks) for _ in range(2))
     launched.graphs.is_possible = False
     (found, weights), (expected, same_weights), (plain, _) = (
-        made(learner, updates, config, ranks) for learner in (captured, launched, new_learner(config))
+        made(learner, updates) for learner in (captured, launched, replace(new_learner(config), ranks=ranks))
     )
     shapes = {batch.shape for _, batches in updates for batch in batches}
     assert len(shapes) == 2
@@ -124,7 +123,7 @@ def test_updates_go_on_where_nothing_can_be_captured(experiment, captures, capsy
     (learner, _), (launched, _) = captures(new_learner(config), refuse), captures(new_learner(config))
     launched.graphs.is_possible = False
     updates = list(updates_of(experiment))
-    assert made(learner, updates, config, Ranks())[0] == made(launched, updates, config, Ranks())[0]
+    assert made(learner, updates)[0] == made(launched, updates)[0]
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
     assert "cannot be captured as CUDA graphs" in line and line.endswith("when stream is capturing")
 
@@ -142,11 +141,11 @@ def test_what_does_not_fit_beside_the_graphs_gets_their_memory(experiment, captu
 
     learner.loss.register_forward_pre_hook(lack_memory)
     ((_, first), (_, second), (_, third), *rest) = updates_of(experiment)
-    numbers, _ = made(learner, [(1, first), (2, second), (3, third), (4, third)], config, Ranks())
+    numbers, _ = made(learner, [(1, first), (2, second), (3, third), (4, third)])
     assert len(dropped[0]) == 1 and not dropped[0].keys() & learner.graphs._captured.keys()
     assert [each.num_batches for each in numbers] == [1, 1, 1, 1], "it is not split"
     assert (graph.captured, graph.replayed) == (2, 2)
-    made(learner, rest, config, Ranks())
+    made(learner, rest)
     assert graph.captured == 3, "the full batches are captured again"
 
 
@@ -154,14 +153,14 @@ def test_a_replay_that_is_not_finite_moves_nothing_and_the_next_goes_on(experime
     config = load_config(experiment, ["training.average_decay=0.5", "training.optimizer=muon"])
     learner, graph = captures(new_learner(config))
     ((_, first), (_, second), _, (_, fourth), *_) = updates_of(experiment)
-    made(learner, [(1, first), (2, second)], config, Ranks())
+    made(learner, [(1, first), (2, second)])
     source = learner.model.source_embedding.weight
     healthy = source.detach().clone()
     source.data[EOS] = torch.inf
     before = {name: weight.clone() for name, weight in learner.model.state_dict().items()}
-    (numbers,), _ = made(learner, [(3, fourth)], config, Ranks())
+    (numbers,), _ = made(learner, [(3, fourth)])
     assert not numbers.is_finite and graph.replayed == 2
     assert all(torch.equal(before[name], weight) for name, weight in learner.model.state_dict().items())
     source.data.copy_(healthy)
-    (numbers,), _ = made(learner, [(4, fourth)], config, Ranks())
+    (numbers,), _ = made(learner, [(4, fourth)])
     assert numbers.is_finite and not torch.equal(source, healthy)

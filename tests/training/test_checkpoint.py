@@ -18,7 +18,6 @@ from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage import checksums
 from transformer_mt.storage.files import replacing
-from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.progress import Progress
 from transformer_mt.training.run.candidates import average_weights, moving_average
@@ -51,7 +50,9 @@ PROGRESS = Progress(
 
 def learner_of(model, decay=0.0, device=None):
     loss = BatchLoss(model, device or choose_device("cpu", "fp32"), 0.1, False)
-    return Learner(loss, torch.optim.Adam(model.parameters(), fused=True), MovingAverage(model, decay))
+    return Learner(
+        loss, torch.optim.Adam(model.parameters(), fused=True), MovingAverage(model, decay), TrainingConfig()
+    )
 
 
 class Layers(nn.Sequential):
@@ -86,7 +87,7 @@ def test_what_is_loaded_goes_on_as_what_was_saved(tmp_path, decay):
     expected = [moved(learner, step) for step in (2, 3, 4)]
     other = new_learner(decay=decay)
     path, complaints = newest_whole_checkpoint(tmp_path)
-    load_checkpoint(path, other, "digest", Ranks())
+    load_checkpoint(path, other, "digest")
     assert load_progress(path) == PROGRESS
     assert complaints == []
     for step, tensors in enumerate(expected, start=2):
@@ -98,7 +99,7 @@ def test_what_is_loaded_is_apart_from_its_file(tmp_path):
     """A checkpoint is mapped into memory to be read, and deleted when it is old."""
     saved(tmp_path, decay=0.9)
     learner = new_learner(decay=0.9)
-    load_checkpoint(checkpoint_path(tmp_path, 7), learner, "digest", Ranks())
+    load_checkpoint(checkpoint_path(tmp_path, 7), learner, "digest")
     expected = [tensor.clone() for tensor in Tensors.of(learner).training.values()]
     for name in ("model.safetensors", "training.safetensors"):
         with (checkpoint_path(tmp_path, 7) / name).open("r+b") as file:
@@ -130,7 +131,7 @@ def test_a_tied_weight_is_saved_once_and_tied_again(tmp_path, tiny_model):
     save_checkpoint(tmp_path, Tensors.of(learner), PROGRESS, "digest")
     names = load_file(checkpoint_path(tmp_path, 7) / "model.safetensors").keys()
     assert names == {name for name, _ in learner.model.named_parameters()}
-    load_checkpoint(checkpoint_path(tmp_path, 7), other, "digest", Ranks())
+    load_checkpoint(checkpoint_path(tmp_path, 7), other, "digest")
     for one, two in zip(learner.model.parameters(), other.model.parameters(), strict=True):
         assert torch.equal(one, two)
 
@@ -246,7 +247,7 @@ def test_a_file_that_cannot_be_read_is_not_to_be_averaged_again(tmp_path):
     learner = saved(tmp_path)
     (checkpoint_path(tmp_path, 7) / "training.safetensors").unlink()
     with pytest.raises(CheckpointError, match=message("weights-cannot-be-read", "training.safetensors")) as error:
-        load_checkpoint(checkpoint_path(tmp_path, 7), learner, "digest", Ranks())
+        load_checkpoint(checkpoint_path(tmp_path, 7), learner, "digest")
     assert "average" not in str(error.value)
 
 
@@ -288,13 +289,13 @@ def test_a_disk_that_is_full_when_the_checksums_are_written_leaves_no_debris_eit
 def test_another_tokenizer_is_refused(tmp_path):
     saved(tmp_path)
     with pytest.raises(CheckpointError, match=message("checkpoint-of-other-tokenizer")):
-        load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(), "another", Ranks())
+        load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(), "another")
 
 
 def test_another_shape_is_refused_by_name(tmp_path):
     saved(tmp_path)
     with pytest.raises(CheckpointError, match=message("weight-shapes-differ", "0.bias")):
-        load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(width=5), "digest", Ranks())
+        load_checkpoint(checkpoint_path(tmp_path, 7), new_learner(width=5), "digest")
 
 
 @pytest.mark.thorough

@@ -30,7 +30,7 @@ def clocked(monkeypatch):
     def measure(seconds_of_update):
         now, steps, real = 0.0, [], estimate.one_update
 
-        def one_update(learner, batches, rate, step, settings, ranks):
+        def one_update(learner, batches, rate, step):
             nonlocal now
             made = real(learner, batches, rate, step, settings, ranks)
             now += seconds_of_update(step)
@@ -101,7 +101,7 @@ def test_an_estimate_says_if_halves_differ_or_others_take_cores(experiment, monk
     halves = [estimate.Timed(3, 200, seconds), estimate.Timed(3, 200, 0.5)]
     monkeypatch.setattr(estimate, "timed_updates", lambda *_: halves)
     monkeypatch.setattr(estimate, "OtherPrograms", lambda: SimpleNamespace(cores=lambda: cores))
-    first, time, *_ = estimate.estimate(learner, loader, config.training).splitlines()
+    first, time, *_ = estimate.estimate(learner, loader).splitlines()
     assert first.startswith(f"CPU, 1 thread, fp32: {speed}") and first.count("other programs") == (cores > 0)
     assert time.startswith("1,200 updates: about 3 min, without")
 
@@ -111,7 +111,7 @@ def test_an_estimate_leaves_the_weights_as_they_are(experiment):
     learner, layout = new_learner(config), "padded"
     loader = Loader(EncodedCorpus.load(Path(config.data_dir) / "train"), 200, 0, 1, layout)
     before = [weight.clone() for weight in learner.model.parameters()]
-    estimate.timed_updates(learner, loader, config.training, 0.0)
+    estimate.timed_updates(learner, loader, 0.0)
     assert all(torch.equal(*both) for both in zip(before, learner.model.parameters(), strict=True))
 
 

@@ -23,7 +23,6 @@ from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.settings.reading import load_config
-from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import BatchLoss, Learner
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.run.checkpoint import checkpoint_path, load_progress
@@ -102,10 +101,10 @@ def test_an_overflow_moves_nothing_and_halves_the_scale(optimizer, experiment):
     batches = [loader.batch(update[0], step=1, number=0) for update, _ in islice(loader.updates(Position()), 3)]
     made = new_learner(config)
     loss = BatchLoss(made.model, choose_device("cpu", "fp16"), 0.1, False).train()
-    learner = Learner(loss, made.optimizer, made.average)
+    learner = Learner(loss, made.optimizer, made.average, made.settings)
 
     def tried(step):
-        return one_update(learner, [batches[step - 1]], 0.01, step, config.training, Ranks()).numbers
+        return one_update(learner, [batches[step - 1]], 0.01, step).numbers
 
     def state():
         kept = {name: dict(learner.optimizer.state[weight]) for name, weight in learner.model.named_parameters()}

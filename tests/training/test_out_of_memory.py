@@ -15,7 +15,6 @@ from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.settings.reading import load_config
 from transformer_mt.training import out_of_memory
-from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.out_of_memory import Room, Size, is_out_of_memory
@@ -60,6 +59,7 @@ def update_with_room_for(pairs, error, experiment, config, layout="padded"):
         learner.loss,
         torch.optim.SGD(learner.model.parameters(), lr=1.0, fused=True),
         MovingAverage(learner.model, 0),
+        learner.settings,
     )
     size = 0
 
@@ -74,7 +74,7 @@ def update_with_room_for(pairs, error, experiment, config, layout="padded"):
     learner.loss.register_forward_pre_hook(note_size)
     learner.model.get_parameter("encoder.1.around_feed_forward.norm.weight").register_hook(break_off)
     batches = [loader.batch(part, 1, number) for number, part in enumerate(update)]
-    done = one_update(learner, batches, 1.0, 1, config.training, Ranks())
+    done = one_update(learner, batches, 1.0, 1)
     return done, {name: weight.detach() for name, weight in learner.model.named_parameters()}
 
 
@@ -138,7 +138,7 @@ def updates_with_room_for(positions, number, experiment, config, layout, forgets
         in_vain = 0
         learner = replace(learner, room=Room()) if forgets else learner
         batches = [loader.batch(part, step, index) for index, part in enumerate(update)]
-        splits.append(one_update(learner, batches, 1e-3, step, config.training, Ranks()).splits)
+        splits.append(one_update(learner, batches, 1e-3, step).splits)
         failures.append(in_vain)
     return failures, splits, {name: weight.detach() for name, weight in learner.model.named_parameters()}
 

@@ -53,7 +53,7 @@ def make_updates(learner, config, layout, number):
     loader = Loader(corpus, 400, 0, 1, layout)
     for step, (update, _) in enumerate(islice(loader.updates(Position()), number), start=1):
         batches = [loader.batch(pairs, step, each) for each, pairs in enumerate(update)]
-        one_update(learner, batches, 1e-3, step, config.training, Ranks())
+        one_update(learner, batches, 1e-3, step)
 
 
 @pytest.mark.parametrize("own", [(), PACKED], ids=["fp32", "packed"])
@@ -74,7 +74,7 @@ def test_what_is_saved_is_what_was_there_to_the_last_bit(experiment, gpu, tmp_pa
         assert torch.equal(found[name], tensor), name
     for other in (choose_device("cpu", "fp32"), device):
         taken_up = learner_of(config, other, "padded" if other is not device else layout)
-        load_checkpoint(path, taken_up, "digest", Ranks())
+        load_checkpoint(path, taken_up, "digest")
         loaded = tensors_of(taken_up)
         assert loaded.keys() == expected.keys()
         for name, tensor in expected.items():

@@ -12,7 +12,6 @@ from transformer_mt.batches.batching import collate
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.loader import Loader, Position
 from transformer_mt.settings.reading import load_config
-from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner, MovingAverage
 from transformer_mt.training.loop import one_update
 
@@ -26,7 +25,7 @@ def batches(experiment):
 def plain(learner):
     """With steps along the gradient itself: Adam would hide its scale."""
     optimizer = torch.optim.SGD(learner.model.parameters(), lr=1.0, fused=True)
-    return Learner(learner.loss, optimizer, MovingAverage(learner.model, 0))
+    return Learner(learner.loss, optimizer, MovingAverage(learner.model, 0), learner.settings)
 
 
 def weights_of(learner):
@@ -61,7 +60,7 @@ def test_one_update_over_micro_batches_is_one_over_their_union(experiment, layou
 
     def updated(parts):
         learner = plain(new_learner(config))
-        return weights_of(learner), one_update(learner, parts, 1.0, 1, config.training, Ranks()), weights_of(learner)
+        return weights_of(learner), one_update(learner, parts, 1.0, 1), weights_of(learner)
 
     (before, update, apart), (_, of_union, together) = updated(parts), updated([union])
     assert update.num_labels == of_union.num_labels == (union.labels_BT != PAD).sum()
@@ -81,7 +80,7 @@ def test_gradient_is_clipped_to_the_norm(experiment, batches):
     config = load_config(experiment, ["training.clip_norm=0.01"])
     learner = plain(new_learner(config))
     before = weights_of(learner)
-    update = one_update(learner, batches[:1], 1.0, 1, config.training, Ranks())
+    update = one_update(learner, batches[:1], 1.0, 1)
     moved = torch.cat([(before[name] - weight).flatten() for name, weight in weights_of(learner).items()])
     torch.testing.assert_close(moved.norm().item(), 0.01, rtol=1e-3, atol=0)
     assert update.numbers.gradient_norm > 0.1, "what is told is the norm before"
@@ -93,7 +92,7 @@ def test_the_rate_is_that_of_this_update(experiment, batches):
     for rate in (0.5, 0.25):
         learner = plain(new_learner(config))
         before = weights_of(learner)
-        assert one_update(learner, batches[:1], rate, 1, config.training, Ranks()).learning_rate == rate
+        assert one_update(learner, batches[:1], rate, 1).learning_rate == rate
         moved.append(torch.cat([(before[name] - weight).flatten() for name, weight in weights_of(learner).items()]))
     torch.testing.assert_close(moved[0], 2 * moved[1], rtol=1e-3, atol=1e-6)
 
@@ -106,7 +105,7 @@ class TestDropout:
         config = load_config(experiment, overrides)
         learner = new_learner(config)
         torch.manual_seed(before)  # whatever the process has drawn before
-        one_update(learner, batches, 0.1, step, config.training, Ranks())
+        one_update(learner, batches, 0.1, step)
         return weights_of(learner)
 
     def test_the_same_update_made_twice_is_the_same(self, experiment, batches):
@@ -145,13 +144,13 @@ def steep(learner):
 @pytest.mark.parametrize("poison", [poisoned_source, poisoned_target, steep])
 def test_an_update_that_is_not_finite_moves_nothing_and_the_next_goes_on(experiment, batches, poison):
     config = load_config(experiment, ["model.tied_embeddings=none", "training.clip_norm=1"])
-    settings, learner, spared = config.training, new_learner(config), new_learner(config)
+    learner, spared = new_learner(config), new_learner(config)
     for each in (learner, spared):
-        one_update(each, batches[:1], 0.01, 1, settings, Ranks())
+        one_update(each, batches[:1], 0.01, 1)
     healthy, state = weights_of(learner), state_of(learner)
     poison(learner)
     before = weights_of(learner)
-    update = one_update(learner, batches[1:3], 0.01, 2, settings, Ranks())
+    update = one_update(learner, batches[1:3], 0.01, 2)
     assert not update.numbers.is_finite
     assert bool(update.numbers.smoothed.isfinite()) == (poison is steep)
     assert same(before, weights_of(learner))
@@ -162,6 +161,6 @@ def test_an_update_that_is_not_finite_moves_nothing_and_the_next_goes_on(experim
     for name, weight in learner.model.named_parameters():
         weight.data.copy_(healthy[name])
     for each in (learner, spared):
-        assert one_update(each, batches[3:5], 0.01, 3, settings, Ranks()).numbers.is_finite
+        assert one_update(each, batches[3:5], 0.01, 3).numbers.is_finite
     assert same(weights_of(learner), weights_of(spared))
     assert same(state_of(learner), state_of(spared))

@@ -48,7 +48,8 @@ def learner_on(gpu, layout="packed", dropout=0.0, model=None, **values) -> Learn
 
 def along_the_gradient(learner) -> Learner:
     """With steps along the gradient itself: Adam would hide its scale, and make long steps of rounding errors."""
-    return Learner(learner.loss, SGD(learner.model.parameters(), lr=1.0, fused=True), MovingAverage(learner.model, 0))
+    optimizer = SGD(learner.model.parameters(), lr=1.0, fused=True)
+    return Learner(learner.loss, optimizer, MovingAverage(learner.model, 0), learner.settings)
 
 
 def weights_of(learner):
@@ -69,7 +70,7 @@ def batches_of(corpus, layout="packed", per_update=0, number=None):
 
 
 def update(learner, batches, step=1, rate=1.0, **values):
-    return one_update(learner, batches, rate, step, settings_with(**values), Ranks())
+    return one_update(replace(learner, settings=settings_with(**values)), batches, rate, step)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

@@ -99,8 +99,8 @@ def translations(model, config, validation, directory):
 
 def scores(model, validation, config, smoothing=0.1, device=DEVICE):
     loss = BatchLoss(model, device, smoothing, False).train()
-    learner = Learner(loss, build_optimizer(model, config.training), MovingAverage(model, 0))
-    return validate(learner, [validation], Ranks())
+    learner = Learner(loss, build_optimizer(model, config.training), MovingAverage(model, 0), config.training)
+    return validate(learner, [validation])
 
 
 @pytest.mark.thorough
@@ -212,7 +212,7 @@ def test_the_moving_average_is_validated_where_there_is_one_and_the_weights_are_
     for name, average in learner.average.averages.items():
         average.copy_(model.get_parameter(name).detach())
     ours, others = ([weight.detach().clone() for weight in each.parameters()] for each in (learner.model, model))
-    found = validate(learner, [validation], Ranks())
+    found = validate(learner, [validation])
     of_the_model, of_the_weights = scores(model, validation, config), scores(learner.model, validation, config)
     assert found["nll"] == (of_the_model if decay else of_the_weights)["nll"]
     assert of_the_model["nll"] != of_the_weights["nll"]

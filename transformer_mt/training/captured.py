@@ -7,7 +7,7 @@ graph draws other random numbers after each `set_seed`.
 """
 
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,8 +19,6 @@ from torch.optim import Optimizer
 from tqdm import tqdm
 
 from transformer_mt.batches.packing import MicroBatch, PackedBatch
-from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner
 from transformer_mt.training.update import Numbers, add_gradient, change_weights, fitted_update, seeded, update
 
@@ -123,75 +121,62 @@ class CapturedLearner(Learner):
 
 
 def captured_update(
-    learner: CapturedLearner,
-    batches: Sequence[MicroBatch],
-    rate: float,
-    step: int,
-    num_labels: int,
-    settings: TrainingConfig,
-    ranks: Ranks,
+    learner: CapturedLearner, batches: Sequence[MicroBatch], rate: float, step: int, num_labels: int
 ) -> Numbers:
     """Equals `fitted_update`, which makes the first update with batches of a shape. Then the update is captured.
 
     An update of a single micro-batch on a single rank is one graph. Otherwise each micro-batch is a graph that adds to
     the gradients, and the step is another one: between them, the gradients of all ranks are added up.
     """
-    graphs, is_whole = learner.graphs, len(batches) == 1 and ranks.size == 1
+    graphs, is_whole = learner.graphs, len(batches) == 1 and learner.ranks.size == 1
     rate_1, labels_1 = graphs.hold(rate, num_labels)
     packed = [batch for batch in batches if isinstance(batch, PackedBatch)]  # all of them
     if all((batch.shape, is_whole) in graphs for batch in packed):
-        results_5 = _replayed(graphs, is_whole, seeded(packed, settings.seed, step, ranks), settings, ranks)
-        smoothed, nll, num_batches, norm, is_finite = results_5.clone()
+        smoothed, nll, num_batches, norm, is_finite = _replayed(learner, packed, step, is_whole).clone()
         return Numbers(smoothed, nll, num_batches, norm, is_finite > 0)
-    numbers = fitted_update(learner, batches, rate_1, step, labels_1, settings, ranks)
+    numbers = fitted_update(learner, batches, rate_1, step, labels_1)
     if graphs.is_possible and len(learner.room.parts(batches)) == len(batches):  # no part was too large for the memory
         try:
-            (_capture_whole if is_whole else _capture_parts)(learner, packed, labels_1, settings, ranks)
+            with _capturable(learner.optimizer):
+                (_capture_whole if is_whole else _capture_parts)(learner, packed, labels_1)
         except (RuntimeError, MemoryError) as error:
             graphs.give_up(str(error))
     return numbers
 
 
-def _replayed(
-    graphs: Graphs, is_whole: bool, batches: Iterable[PackedBatch], settings: TrainingConfig, ranks: Ranks
-) -> Tensor:
+def _replayed(learner: CapturedLearner, batches: Sequence[PackedBatch], step: int, is_whole: bool) -> Tensor:
     """The Numbers of an update, which the next replay overwrites."""
+    graphs, ranks = learner.graphs, learner.ranks
     if is_whole:
-        (results_5,) = [graphs.replay((batch.shape, True), batch) for batch in batches]
+        (results_5,) = [graphs.replay((batch.shape, True), batch) for batch in seeded(learner, batches, step)]
         return results_5
     with graphs.gradients() as gradients:
-        for batch in batches:
+        for batch in seeded(learner, batches, step):
             graphs.replay((batch.shape, False), batch)
-        ranks.sum_gradients(graphs.parameters, settings.message_precision)
+        ranks.sum_gradients(graphs.parameters, learner.settings.message_precision)
         torch._foreach_copy_(gradients, [each.grad for each in graphs.parameters if each.grad is not None])
         ranks.sum(graphs.sums_3)
         return graphs.replay(STEP)
 
 
-def _capture_whole(
-    learner: CapturedLearner, batches: Sequence[PackedBatch], labels_1: Tensor, settings: TrainingConfig, ranks: Ranks
-) -> None:
-    def whole(batch: PackedBatch) -> Tensor:
-        return _stacked(update(learner, [batch], labels_1, settings, ranks))
-
-    with _capturable(learner.optimizer):
-        learner.graphs.capture((batches[0].shape, True), batches[0], whole)
+def _capture_whole(learner: CapturedLearner, batches: Sequence[PackedBatch], labels_1: Tensor) -> None:
+    learner.graphs.capture(
+        (batches[0].shape, True), batches[0], lambda batch: _stacked(update(learner, [batch], labels_1))
+    )
 
 
-def _capture_parts(
-    learner: CapturedLearner, batches: Sequence[PackedBatch], labels_1: Tensor, settings: TrainingConfig, _: Ranks
-) -> None:
+def _capture_parts(learner: CapturedLearner, batches: Sequence[PackedBatch], labels_1: Tensor) -> None:
     graphs = learner.graphs
 
     def part(batch: PackedBatch) -> Tensor:
         return graphs.sums_3.add_(add_gradient(learner.loss, batch, labels_1))
 
     def step(_: PackedBatch) -> Tensor:
-        results_5 = _stacked(change_weights(learner, graphs.sums_3, settings))
+        results_5 = _stacked(change_weights(learner, graphs.sums_3))
         torch._foreach_zero_([*gradients, graphs.sums_3])  # for the next update
         return results_5
 
-    with graphs.gradients() as gradients, _capturable(learner.optimizer):
+    with graphs.gradients() as gradients:
         for batch in batches:
             if (batch.shape, False) not in graphs:
                 graphs.capture((batch.shape, False), batch, part)

@@ -19,7 +19,8 @@ from transformer_mt.kernels.device import Device
 from transformer_mt.kernels.linear import rounded_weights
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layouts import Packed
-from transformer_mt.training.distributed import is_sharded
+from transformer_mt.settings.training_settings import TrainingConfig
+from transformer_mt.training.distributed import Ranks, is_sharded
 from transformer_mt.training.loss import LossSums, label_smoothed, real_features
 from transformer_mt.training.out_of_memory import Room
 
@@ -108,11 +109,14 @@ class MovingAverage:
 
 @dataclass(frozen=True)
 class Learner:
-    """All that an update changes: the model inside its loss, optimizer, moving average, and sizes that did not fit."""
+    """All that an update changes: the model inside its loss, optimizer, moving average, and sizes that did not fit; and
+    how: the settings, and the ranks that share the work."""
 
     loss: BatchLoss
     optimizer: Optimizer
     average: MovingAverage
+    settings: TrainingConfig
+    ranks: Ranks = Ranks()  # noqa: RUF009  # frozen
     room: Room = field(default_factory=Room)
 
     @property

@@ -8,9 +8,7 @@ import torch
 
 from transformer_mt.batches.loader import Loader
 from transformer_mt.batches.packing import MicroBatch
-from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.captured import CapturedLearner, captured_update
-from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress, is_due, is_trained, step_on_schedule
 from transformer_mt.training.update import Update, fitted_update
@@ -28,7 +26,7 @@ def train(
 
     Returns the progress in the newest checkpoint, and the number of the signal, or 0 if there was none.
     """
-    learner, settings = run.learner, run.settings
+    learner, settings = run.learner, run.learner.settings
     learner.loss.train()
     with run:
         # a validation for which a signal left no time before the run was resumed
@@ -40,7 +38,7 @@ def train(
             # one update: forward, backward, step
             step = progress.step + 1
             rate = learning_rate(step_on_schedule(progress, settings), settings)
-            made = one_update(learner, batches, rate, step, settings, run.ranks)
+            made = one_update(learner, batches, rate, step)
             progress = run.after_update(replace(progress, step=step, position=position), made)
 
             # validate after every `validate_every` updates
@@ -55,16 +53,14 @@ def train(
         return run.end(progress), run.signal
 
 
-def one_update(
-    learner: "Learner", batches: Sequence[MicroBatch], rate: float, step: int, settings: TrainingConfig, ranks: Ranks
-) -> Update:
+def one_update(learner: "Learner", batches: Sequence[MicroBatch], rate: float, step: int) -> Update:
     """Make one update from these micro-batches, the same number on every rank. Splits those too large for memory."""
     counts = torch.tensor([[batch.num_labels, batch.num_positions] for batch in batches]).sum(0)
-    num_labels, num_positions = ranks.sum(counts).tolist()
+    num_labels, num_positions = learner.ranks.sum(counts).tolist()
     if isinstance(learner, CapturedLearner):
-        numbers = captured_update(learner, batches, rate, step, num_labels, settings, ranks)
+        numbers = captured_update(learner, batches, rate, step, num_labels)
     else:
-        numbers = fitted_update(learner, batches, rate, step, num_labels, settings, ranks)
+        numbers = fitted_update(learner, batches, rate, step, num_labels)
     learner.average.update(step)
     pairs = torch.cat([batch.pairs_B for batch in batches])
-    return Update(numbers, step, rate, num_labels, num_positions, ranks.size * len(batches), pairs)
+    return Update(numbers, step, rate, num_labels, num_positions, learner.ranks.size * len(batches), pairs)

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.batches.packing import MicroBatch
-from transformer_mt.settings.training_settings import TrainingConfig
-from transformer_mt.training.distributed import Ranks, whole
+from transformer_mt.training.distributed import whole
 
 if TYPE_CHECKING:
     from transformer_mt.training.learning import BatchLoss, Learner
@@ -57,13 +56,7 @@ class Update:
         return int(self.numbers.num_batches) - self.num_batches
 
 
-def update(
-    learner: "Learner",
-    batches: Iterable[MicroBatch],
-    num_labels: int | Tensor,
-    settings: TrainingConfig,
-    ranks: Ranks,
-) -> Numbers:
+def update(learner: "Learner", batches: Iterable[MicroBatch], num_labels: int | Tensor) -> Numbers:
     """Change the weights once, by the mean gradient over the `num_labels` real target tokens of all micro-batches.
 
     With several ranks, `batches` are the micro-batches of this rank only, and the gradients travel in
@@ -72,8 +65,8 @@ def update(
     sums = torch.zeros(3, device=learner.device.torch_device)
     for batch in batches:
         sums += add_gradient(learner.loss, batch, num_labels)
-    ranks.sum_gradients(learner.loss.parameters(), settings.message_precision)
-    return change_weights(learner, ranks.sum(sums), settings)
+    learner.ranks.sum_gradients(learner.loss.parameters(), learner.settings.message_precision)
+    return change_weights(learner, learner.ranks.sum(sums))
 
 
 def add_gradient(loss: "BatchLoss", batch: MicroBatch, num_labels: int | Tensor) -> Tensor:
@@ -87,13 +80,13 @@ def add_gradient(loss: "BatchLoss", batch: MicroBatch, num_labels: int | Tensor)
     return torch.stack([smoothed.detach(), nll, torch.ones_like(nll)])
 
 
-def change_weights(learner: "Learner", sums_3: Tensor, settings: TrainingConfig) -> Numbers:
+def change_weights(learner: "Learner", sums_3: Tensor) -> Numbers:
     """A step of the optimizer by the gradients of all micro-batches and ranks, whose losses have these sums."""
     optimizer, scaler, (smoothed, nll, num_batches) = learner.optimizer, learner.loss.scaler, sums_3
     scaler.unscale_(optimizer)
 
     # clip the gradient; with a clip_norm of 0, only measure it
-    norm = whole(nn.utils.clip_grad_norm_(learner.loss.parameters(), settings.clip_norm or math.inf))
+    norm = whole(nn.utils.clip_grad_norm_(learner.loss.parameters(), learner.settings.clip_norm or math.inf))
 
     # one step: the fused optimizer changes nothing if `found_inf` is 1, so the host need not wait for this number
     is_finite = torch.isfinite(norm + smoothed)
@@ -105,28 +98,21 @@ def change_weights(learner: "Learner", sums_3: Tensor, settings: TrainingConfig)
 
 
 def fitted_update(
-    learner: "Learner",
-    batches: Sequence[MicroBatch],
-    rate: float | Tensor,
-    step: int,
-    num_labels: int | Tensor,
-    settings: TrainingConfig,
-    ranks: Ranks,
+    learner: "Learner", batches: Sequence[MicroBatch], rate: float | Tensor, step: int, num_labels: int | Tensor
 ) -> Numbers:
     """An update at this learning rate. A micro-batch that does not fit into the memory is split."""
     for group in learner.optimizer.param_groups:
         group["lr"] = rate
 
-    def work(parts: Iterable[MicroBatch]) -> Numbers:
-        return update(learner, seeded(parts, settings.seed, step, ranks), num_labels, settings, ranks)
+    return learner.room.fit(
+        batches, lambda parts: update(learner, seeded(learner, parts, step), num_labels), learner.loss, learner.device
+    )
 
-    return learner.room.fit(batches, work, learner.loss, learner.device)
 
-
-def seeded(batches: Iterable[AnyBatch], seed: int, step: int, ranks: Ranks) -> Iterator[AnyBatch]:
+def seeded(learner: "Learner", batches: Iterable[AnyBatch], step: int) -> Iterator[AnyBatch]:
     """The micro-batches. Before each, the seed of dropout is set, from that of the run, the step and its number."""
     for number, batch in enumerate(batches):
-        set_seed(seed_of(seed, step, ranks.rank + number * ranks.size))
+        set_seed(seed_of(learner.settings.seed, step, learner.ranks.rank + number * learner.ranks.size))
         yield batch
 
 

@@ -49,7 +49,7 @@ class Ours:
         for step, (pairs, _) in enumerate(self.loader.updates(Position()), start=1):
             batches = [self.loader.batch(part, step, 0) for part in pairs]
             rate = learning_rate(step, self.settings)
-            yield one_update(self.learner, batches, rate, step, self.settings, Ranks())
+            yield one_update(self.learner, batches, rate, step)
 
     def first_loss(self) -> float:
         """The loss of the first batch with the first weights, in fp32 and without dropout, in nats a target token."""

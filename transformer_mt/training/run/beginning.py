@@ -73,7 +73,7 @@ def build_learner(
             initialise_from(Path(settings.initialise_from), model, model_settings, tokenizer)
     learner = new_learner(model, settings, layout, device, ranks)
     if path is not None:
-        load_checkpoint(path, learner, tokenizer.digest, ranks)
+        load_checkpoint(path, learner, tokenizer.digest)
     return learner
 
 
@@ -95,7 +95,7 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
     loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, settings.compile)
     if is_sharded:
         shard(loss, _units(model), ranks, device.torch_device, settings.message_precision)
-    parts = loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay)
+    parts = loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay), settings, ranks
     if not on_gpu or layout == "padded" or is_sharded:
         return Learner(*parts)
     stream = torch.cuda.Stream(device.torch_device)  # type: ignore[no-untyped-call]

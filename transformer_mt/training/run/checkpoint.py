@@ -50,7 +50,7 @@ class Tensors:
     training: dict[str, Tensor]
 
     @classmethod
-    def of(cls, learner: Learner, ranks: Ranks = Ranks()) -> "Tensors":  # noqa: B008  # frozen
+    def of(cls, learner: Learner) -> "Tensors":
         """Gather the tensors on the first rank. Every rank must call this; the other ranks get no tensors."""
         training = {
             f"optimizer.{key}.{name}": value
@@ -59,7 +59,7 @@ class Tensors:
         }
         training |= {f"average.{name}": average for name, average in learner.average.averages.items()}
         training |= {f"scaler.{key}": torch.tensor(value) for key, value in learner.loss.scaler.state_dict().items()}
-        return cls(_gathered(model_weights(learner.model), ranks), _gathered(training, ranks))
+        return cls(_gathered(model_weights(learner.model), learner.ranks), _gathered(training, learner.ranks))
 
 
 def save(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str, settings: TrainingConfig) -> None:
@@ -126,12 +126,12 @@ def load_progress(path: Path) -> Progress:
         ) from None
 
 
-def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str, ranks: Ranks) -> None:
+def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str) -> None:
     """Load the tensors of `Tensors.of` from a verified checkpoint; each rank loads its shard.
 
     Raises UserError on every rank if a rank cannot read it, or if it has another tokenizer or other shapes.
     """
-    with ranks.together():
+    with learner.ranks.together():
         check_tokenizer(path, tokenizer_digest, "Prepare the data as before, or choose another run_dir")
         weights, training = read_weights(path / MODEL), read_tensors(path / TRAINING)
         check_shapes(weights, learner.model, path / MODEL)

@@ -43,7 +43,7 @@ class Timed(NamedTuple):
         return self.num_labels / self.seconds
 
 
-def timed_updates(learner: Learner, loader: Loader, settings: TrainingConfig, seconds: float) -> list[Timed]:
+def timed_updates(learner: Learner, loader: Loader, seconds: float) -> list[Timed]:
     """Make updates in two halves, and return the slower one first: other programs may have taken the cores meanwhile.
 
     A half lasts half of `seconds` and at least 3 updates, or four times as long. Up to 3 updates come before, and are
@@ -55,7 +55,7 @@ def timed_updates(learner: Learner, loader: Loader, settings: TrainingConfig, se
     def timed(least: int, seconds: float, most: float) -> Timed:
         begun, num_updates, num_labels = time.perf_counter(), 0, 0
         for step, batches in steps:
-            num_labels += one_update(learner, batches, 0.0, step, settings, Ranks()).num_labels
+            num_labels += one_update(learner, batches, 0.0, step).num_labels
             num_updates, passed = num_updates + 1, time.perf_counter() - begun
             if passed >= most or (num_updates >= least and passed >= seconds):
                 break
@@ -72,10 +72,10 @@ def _updates(loader: Loader) -> Iterator[Sequence[MicroBatch]]:
         yield [loader.batch(part, step, number) for number, part in enumerate(pairs)]
 
 
-def estimate(learner: Learner, loader: Loader, settings: TrainingConfig, seconds: float = 5.0) -> str:
+def estimate(learner: Learner, loader: Loader, seconds: float = 5.0) -> str:
     """Make a few updates, and return lines about the time, memory and disk that all updates of a run take."""
-    others = OtherPrograms()
-    slower, faster = timed_updates(learner, loader, settings, seconds)
+    others, settings = OtherPrograms(), learner.settings
+    slower, faster = timed_updates(learner, loader, seconds)
     told = beside_others(others.cores()) if learner.device.torch_device.type == "cpu" else ""
     slow = f"{slower.speed:,.0f} to " if faster.speed > SAME * slower.speed else ""
     tensors = Tensors.of(learner)
@@ -115,4 +115,4 @@ def tokens_per_second(
     torch.manual_seed(settings.seed)
     learner = new_learner(build_model(model, vocab_size, vocab_size), settings, layout, device, ranks)
     loader = Loader(EncodedCorpus(source, target), settings.tokens_per_batch, 0, settings.seed, layout)
-    return timed_updates(learner, loader, settings, seconds)[1].speed
+    return timed_updates(learner, loader, seconds)[1].speed

@@ -22,7 +22,6 @@ from transformer_mt.batches.batching import Pairs
 from transformer_mt.batches.loader import Loader, Position, split_evenly
 from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.kernels.device import Device
-from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner
@@ -131,12 +130,11 @@ class Run(ExitStack):
         run_dir: Path,
         learner: Learner,
         tokenizer: Tokenizer,
-        settings: TrainingConfig,
         progress: Progress,
-        ranks: Ranks,
         lines_of: Callable[[Pairs], str],
     ) -> None:
         super().__init__()
+        settings, ranks = learner.settings, learner.ranks
         self.learner, self.settings, self.ranks = learner, settings, ranks
         self._run_dir, self._digest, self._lines_of = run_dir, tokenizer.digest, lines_of
         self._saved, self._device = progress, learner.device
@@ -212,7 +210,7 @@ class Run(ExitStack):
 
     def save(self, progress: Progress) -> None:
         """Save a checkpoint. Every rank must call this. Raises UserError or OSError on every rank if it fails."""
-        tensors = Tensors.of(self.learner, self.ranks)
+        tensors = Tensors.of(self.learner)
         with self.ranks.together():
             if self.ranks.is_first:
                 save(self._run_dir, tensors, progress, self._digest, self.settings)

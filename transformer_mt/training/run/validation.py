@@ -161,11 +161,11 @@ def load_validation(
     return found
 
 
-def validate(learner: Learner, validation: Sequence[ValidationSet], ranks: Ranks) -> ValidationScores:
+def validate(learner: Learner, validation: Sequence[ValidationSet]) -> ValidationScores:
     """Scores of the model in training, with the moving average of its weights if there is one."""
     learner.loss.eval()
     with learner.average.in_place_of_the_weights(), whole_parameters(learner.loss):
-        scores = validate_model(learner.model, learner.device, validation, ranks)
+        scores = validate_model(learner.model, learner.device, validation, learner.ranks)
     learner.loss.train()
     return replace(scores, way=way_of_validation(validation, averaged=bool(learner.average.averages)))
 
