@@ -32,7 +32,7 @@ def clocked(monkeypatch):
 
         def one_update(learner, batches, rate, step):
             nonlocal now
-            made = real(learner, batches, rate, step, settings, ranks)
+            made = real(learner, batches, rate, step)
             now += seconds_of_update(step)
             steps.append((seconds_of_update(step), made.num_labels))
             return made
