@@ -84,8 +84,7 @@ def average_run(run_dir: Path, config: Config, device: str | None = None) -> Non
         warn(f"training.initialise_from={gone} is not there any more, {what}")
     scores = _validate(candidates, config, paths[-1], tokenizer, device) if can_validate else []
     is_free = scores and config.averaging.choose == "auto"
-    shares = [candidate.initial_share for candidate in candidates]
-    initial = scores[shares.index(1)] if scores and 1 in shares else None  # of the model from which training started
+    initial = next((found for each, found in zip(candidates, scores, strict=False) if each.initial_share == 1), None)
     chosen = candidates[best_of(scores, config.training.metric, initial) if is_free else 0]
     validated = [{"made_of": str(each), **found.values} for each, found in zip(candidates, scores, strict=False)]
     metadata = {

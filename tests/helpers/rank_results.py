@@ -58,7 +58,7 @@ def results(experiment: Path, job: Job, ranks: Ranks) -> dict:
         if job.validates_between and step == 2:
             validate(learner, [replace(each, tokens_per_batch=100_000) for each in validation])
         chosen = [part[: job.pairs_per_batch] for part in pairs[: len(pairs) // job.multiple * job.multiple]]
-        numbered = islice(enumerate(split_evenly(chosen, ranks.size)), ranks.rank, None, ranks.size)
+        numbered = list(enumerate(split_evenly(chosen, ranks.size)))[ranks.rank :: ranks.size]
         batches = [loader.batch(part, step, number) for number, part in numbered]
         update = one_update(learner, batches, learning_rate(step, settings), step)
         updates.append(

@@ -325,7 +325,7 @@ class TestMistakes:
             ("trainin.max_steps=3", ("no-such-key", "override trainin.max_steps=3", "trainin", "'training'")),
             ("training.modifers.typos=1", ("no-such-key", "override training.modifers.typos=1", "'modifiers'")),
             ("modl.a.b.c=1", ("no-such-key", "override modl.a.b.c=1", "'model'")),
-            ("training={? [a] : b}", ("not-yaml",)),
+            ("training={? [a] : b}", ("key-must-be-word",)),
             ("training=&a {x: *a}", ("not-yaml",)),
             ("run_dir=!!python/object:os.system x", ("not-yaml", "could not determine a constructor for the tag")),
             ("training=\x07", ("not-yaml",)),

@@ -50,6 +50,7 @@ def translate_limited(model_dir, tmp_path):
     ("code", "change"),
     [
         ("too-many-values", lambda text: TIMES_NINE + text),
+        ("key-must-be-word", lambda text: TIMES_NINE + "? *a12\n: 1\n" + text),
         *thorough_rows(
             ("too-many-values", lambda text: MERGED + text),
             ("too-many-values", lambda text: text + f"x: [{'1, ' * 200_000}1]\n"),

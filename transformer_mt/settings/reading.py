@@ -39,8 +39,9 @@ class _Reader(yaml.SafeLoader):
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
         seen = set()
         for key, value in node.value:
-            name = str(key.value)
-            place = self.place(key.start_mark.line + 1)
+            name, place = key.value, self.place(key.start_mark.line + 1)
+            if not isinstance(name, str):  # of which aliases could make an endless text
+                raise ConfigError(f"{place}: a key must be a word, and not a list or a section; correct it")
             if name in seen:
                 raise ConfigError(f"{place}: {name} is given twice; keep one of them")
             if node.flow_style and ":" in name and value.value == "":
