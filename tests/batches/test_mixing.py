@@ -20,7 +20,6 @@ from transformer_mt.batches.batching import (
     epoch_random,
     share,
     stages_of,
-    weights_of,
 )
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.loader import Loader, Position
@@ -111,6 +110,11 @@ def test_numbers_that_need_64_bits_get_them() -> None:
     weights = (Fraction(1, 10**9), Fraction(1))
     assert epoch_pairs((3, 2), weights, 1, 0, epoch_random(1, 0)).dtype == np.int32
     assert epoch_pairs((2**31, 0), (Fraction(0), Fraction(1)), 1, 0, epoch_random(1, 0)).dtype == np.int64
+
+
+def weights_of(corpus: CorpusConfig, sizes: tuple[int, ...]) -> tuple[Fraction, ...]:
+    [stage] = stages_of(corpus, sizes)
+    return stage.weights
 
 
 class TestWeightsOf:

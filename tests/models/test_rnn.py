@@ -13,7 +13,7 @@ from transformer_mt.base.languages import PAD
 from transformer_mt.inference.fast import build_model
 from transformer_mt.kernels.device import choose_device
 from transformer_mt.models.attention_weights import attends_to_source, attention_to_source, last_outputs
-from transformer_mt.models.rnn import Past
+from transformer_mt.models.rnn import RnnState
 from transformer_mt.settings.model_settings import RnnConfig
 
 every_cell = pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
@@ -89,9 +89,9 @@ def test_an_example_worked_by_hand():
     encoder_BSD = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]).double()
     state_TD = torch.tensor([[0.8, 0.2], [0.1, 0.9]]).double()
     annotations = model.decoder.context.annotate(torch.full((1, 3), 9), encoder_BSD, encoder_BSD[:, 0])
-    past = Past(torch.zeros(1, 1, 1, 2).double(), torch.zeros(1, 1, 2).double())
+    state = RnnState(annotations, torch.zeros(1, 1, 1, 2).double(), torch.zeros(1, 1, 2).double())
     with last_outputs([model.decoder.context]) as weights:
-        said_BWTD, _ = model.decoder(state_TD.atanh()[None, None], annotations, past)
+        said_BWTD, _ = model.decoder(state_TD.atanh()[None, None], state)
 
     to_three = {"rtol": 0, "atol": 0.0005}
     expected_TS = torch.tensor([[0.361, 0.198, 0.441], [0.176, 0.391, 0.433]]).double()
@@ -165,7 +165,7 @@ def test_bahdanaus_query_is_the_state_of_the_last_layer(cell, tiny_rnn, sources)
     model, source_1S = tiny_rnn(cell=cell, decoder="bahdanau", attention="dot", decoder_layers=2), sources(1, 5)
     _, state = model.step(torch.tensor([[2]]), model.start(source_1S, width=1))
     states_SD, _ = encoded(model, source_1S[0])
-    expected_S = torch.softmax(states_SD @ state.past.carried_CBWD[1, 0, 0], dim=0)
+    expected_S = torch.softmax(states_SD @ state.carried_CBWD[1, 0, 0], dim=0)
     assert_close(attention_to_source(model, source_1S, torch.tensor([[2, 4]]), layer=1)[0, 1], expected_S)
 
 
@@ -212,7 +212,7 @@ def test_input_feeding_reads_what_was_said_last(tiny_rnn, sources):
         model = tiny_rnn(input_feeding=input_feeding)
         _, state = model.step(torch.tensor([[4]]), model.start(sources(1, 5), width=1))
         logits_11V, _ = model.step(torch.tensor([[5]]), state)
-        state.past.output_BWD.add_(1)
+        state.output_BWD.add_(1)
         other_11V, _ = model.step(torch.tensor([[5]]), state)
         changes[input_feeding] = (other_11V - logits_11V).abs().max() > 1e-6
     assert changes == {True: True, False: False}

@@ -21,14 +21,14 @@ from transformer_mt.training.run.checkpoint import checkpoint_path, saved_steps
 @pytest.fixture
 def failing(monkeypatch):
     """A function that lets the saving of some steps fail."""
-    real_save = running.save
+    real_save = running.save_checkpoint
 
     def fail(*steps):
         def save(run_dir, tensors, progress, *others):
             with no_room() if progress.step in steps else nullcontext():
                 real_save(run_dir, tensors, progress, *others)
 
-        monkeypatch.setattr(running, "save", save)
+        monkeypatch.setattr(running, "save_checkpoint", save)
 
     return fail
 

@@ -254,9 +254,9 @@ def searched(monkeypatch):
     """The models that were searched in this process."""
     found, search = [], TorchEngine._search
 
-    def noted(self, model, *arguments):
-        found.append(model)
-        return search(self, model, *arguments)
+    def noted(self, *arguments):
+        found.append(self.searched)
+        return search(self, *arguments)
 
     monkeypatch.setattr(TorchEngine, "_search", noted)
     return found

@@ -39,32 +39,23 @@ class Stage:
 
 
 def stages_of(corpus: "CorpusConfig", sizes: Sequence[int]) -> tuple[Stage, ...]:
-    """Return the stages of training: one, unless `corpus.stages` has several. Raises ConfigError as `weights_of`."""
-    if corpus.stages is None:
-        return (Stage(weights_of(corpus, sizes)),)
-    names = [text.name for text in corpus.training_corpora]
-    weights = [tuple(Fraction(str(stage.weights.get(str(name), 0))) for name in names) for stage in corpus.stages]
-    for of_stage in weights:
-        _check_size(sizes, of_stage)
-    stages = zip(weights, corpus.stages, strict=True)
-    return tuple(Stage(of_stage, stage.epochs, stage.updates) for of_stage, stage in stages)
-
-
-def weights_of(corpus: "CorpusConfig", sizes: Sequence[int]) -> tuple[Fraction, ...]:
-    """Return how many times an epoch has each pair of each corpus; `sizes` are the corpora's numbers of pairs.
+    """Return the stages of training: one, unless `corpus.stages` has several. `sizes` are the corpora's pairs.
 
     With a temperature T, a corpus of n pairs has a share in proportion to n^(1/T), and the largest has weight 1. Raises
     ConfigError if an epoch would have no pair, or too many.
     """
-    largest = max(sizes)
-    if corpus.temperature is not None:
-        power = 1 - 1 / corpus.temperature
-        weights = tuple(Fraction(round((largest / max(size, 1)) ** power, _DIGITS)) for size in sizes)
-    else:
-        # From its decimal digits: 0.1 becomes exactly one tenth, so ten epochs have every pair once.
-        weights = tuple(Fraction(str(text.weight or 1)) for text in corpus.training_corpora)
-    _check_size(sizes, weights)
-    return weights
+    # From its decimal digits: 0.1 becomes exactly one tenth, so ten epochs have every pair once.
+    stages = [Stage(tuple(Fraction(str(text.weight or 1)) for text in corpus.training_corpora))]
+    if corpus.stages is not None:
+        names = [str(text.name) for text in corpus.training_corpora]
+        weights = [tuple(Fraction(str(each.weights.get(name, 0))) for name in names) for each in corpus.stages]
+        stages = [Stage(of, each.epochs, each.updates) for of, each in zip(weights, corpus.stages, strict=True)]
+    elif corpus.temperature is not None:
+        power, largest = 1 - 1 / corpus.temperature, max(sizes)
+        stages = [Stage(tuple(Fraction(round((largest / max(size, 1)) ** power, _DIGITS)) for size in sizes))]
+    for stage in stages:
+        _check_size(sizes, stage.weights)
+    return tuple(stages)
 
 
 def _check_size(sizes: Sequence[int], weights: Sequence[Fraction]) -> None:

@@ -73,29 +73,24 @@ class Loader:
             batches = make(partial(self.order, epoch, stage))
             if batches is None:
                 return
-            of_stage, has_ended = self.stages[stage], False
+            of_stage = self.stages[stage]
             for index in range(position.batch if epoch == position.epoch else 0, len(batches)):
                 more = int(self.corpus.target.lengths(batches[index]).sum())
                 if update and num_tokens + more > self.tokens_per_update:
                     done += of_stage.updates is not None
-                    has_ended = done == of_stage.updates
-                    yield (
-                        update,
-                        Position(epoch + 1, 0, stage + 1) if has_ended else Position(epoch, index, stage, done),
-                    )
-                    update, num_tokens = [], 0
-                    if has_ended:
+                    if done == of_stage.updates:
                         break
+                    yield update, Position(epoch, index, stage, done)
+                    update, num_tokens = [], 0
                 update.append(batches[index])
                 num_tokens += more
             else:
                 done += of_stage.epochs is not None
-                has_ended = done == of_stage.epochs
-                if has_ended and update:
-                    yield update, Position(epoch + 1, 0, stage + 1)
-                    update, num_tokens = [], 0
-            if has_ended:
+            if done in (of_stage.updates, of_stage.epochs):
                 stage, done = stage + 1, 0
+                if update:
+                    yield update, Position(epoch + 1, 0, stage)
+                update, num_tokens = [], 0
             del batches  # before the next order is made
 
     def batch(self, pairs: Pairs, step: int, number: int) -> MicroBatch:

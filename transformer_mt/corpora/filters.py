@@ -63,7 +63,7 @@ class TextFilters:
     def of(cls, settings: FiltersConfig, corpus: CorpusConfig, held_out: HeldOut) -> "TextFilters":
         """Make the filters. Raises ConfigError if filters.min_script_share needs an unknown script."""
         sides = {
-            (source, target): (SideFilters.of(settings, source, "source"), SideFilters.of(settings, target, "target"))
+            (source, target): (SideFilters(settings, source, "source"), SideFilters(settings, target, "target"))
             for source, target in map(corpus.languages_of, corpus.training_corpora)
         }
         held_share = max((end for _, end in corpus.held_shares.values()), default=0.0)
@@ -99,21 +99,14 @@ class TextFilters:
         return "number_mismatch" if settings.number_mismatch and not same_numbers(source, target) else None
 
 
-@dataclass(frozen=True)
 class SideFilters:
     """The filters that need the characters of one side."""
 
-    settings: FiltersConfig
-    letters: regex.Pattern[str] | None
-    """Finds a letter of the script, or of the several scripts that a text may mix; None if scripts do not matter."""
-    other_letters: regex.Pattern[str] | None
-    """Finds a letter of another script."""
-
-    @classmethod
-    def of(cls, settings: FiltersConfig, language: str, side: str) -> "SideFilters":
-        """Make the filters of a side. Raises ConfigError for an unknown script."""
+    def __init__(self, settings: FiltersConfig, language: str, side: str) -> None:
+        """Raises ConfigError for an unknown script."""
+        self.settings = settings
         if not settings.min_script_share:
-            return cls(settings, None, None)
+            return
         key, names = f"corpus.{side}_language={language}", script_of(language)
         if names is None:
             raise ConfigError(
@@ -122,18 +115,18 @@ class SideFilters:
             )
         own = "".join(rf"\p{{Script={name}}}" for name in names.split("+"))
         try:
-            letters = regex.compile(rf"[\p{{L}}&&[{own}]]", regex.V1)
+            self.letters = regex.compile(rf"[\p{{L}}&&[{own}]]", regex.V1)  # of the script, or of several in a text
         except regex.error:
             raise ConfigError(
                 f"{key}: '{names}' is no script of Unicode; write one such as Latin, Cyrillic, Greek, Arabic, "
                 "Devanagari, Han or Hangul"
             ) from None
         others = rf"[\p{{L}}--[{own}\p{{Script=Common}}\p{{Script=Inherited}}]]"
-        return cls(settings, letters, regex.compile(others, regex.V1))
+        self.other_letters = regex.compile(others, regex.V1)
 
     def reason(self, text: str) -> str | None:
         """Return the reason to leave out a pair with this text, which is not blank, on this side; None if it stays."""
-        if self.letters and self.other_letters and (num_others := len(self.other_letters.findall(text))):
+        if self.settings.min_script_share and (num_others := len(self.other_letters.findall(text))):
             num_own = len(self.letters.findall(text))
             if num_own / (num_own + num_others) < self.settings.min_script_share:
                 return "wrong_script"

@@ -262,7 +262,7 @@ class LineCutter:
         """For each sentence of a line, the number of its first word or character; `before` are the line's bullets."""
         spaced = has_spaces(language)
         lengths = [
-            self._units(ids[:-1], language)[-1].stop - (spaced and not space)
+            units_of(self.tokenizer.source_pieces(ids[:-1]), spaced)[-1].stop - (spaced and not space)
             for (_, ids, _), (_, _, space) in pairwise(sentences)  # without a space, two sentences share a word
         ]
         return accumulate(lengths, initial=len(split_units(before, spaced)))
@@ -315,10 +315,6 @@ class LineCutter:
             )
         return ids
 
-    def _units(self, ids: list[int], language: str) -> list[range]:
-        """For each piece, the numbers of the words or characters to which it belongs."""
-        return units_of(self.tokenizer.source_pieces(ids), has_spaces(language))
-
     def _sentences(
         self, line: str, source: list[int], prefix: str, split: SplitSentences, languages: tuple[str, str]
     ) -> list[tuple[str, list[int], str]]:
@@ -352,7 +348,7 @@ class LineCutter:
         """Cut a part that has too many pieces, and warn about it."""
         *ids, end = part.sentence.source
         pieces = self.tokenizer.source_pieces(ids)
-        units = self._units(ids, part.languages[0])
+        units = units_of(pieces, has_spaces(part.languages[0]))
         found = list(cut_pieces(pieces, min(self.longest, self.max_positions - 1 - part.num_tag_pieces)))
         _log.warning(
             "warning: line %d: %s subword pieces would be translated together, but the model takes at most %s "

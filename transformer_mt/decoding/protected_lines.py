@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from transformer_mt.base.languages import has_spaces, split_units
 from transformer_mt.decoding.engine import Wanted
 from transformer_mt.decoding.line_parts import LineCutter, in_one_line
 from transformer_mt.decoding.translation import Translation, of_parts
-from transformer_mt.text.protection import Hidden, Protection, numbers_after_filling, without_pieces
+from transformer_mt.text.protection import Protection, numbers_after_filling, without_pieces
 from transformer_mt.text.sentences import MARKS
 
 Translate = Callable[[Sequence[str], Sequence[str], Sequence[int], Wanted], list[list[Translation]]]
@@ -30,8 +30,8 @@ def translate_protected(
     as it is. If no translation has them all, the texts between the protected ones are translated separately; if the
     line has a prefix, the line is translated without protection instead.
     """
-    cut = [_Line.of(*each, protection, cutter) for each in zip(lines, prefixes, strict=True)]
-    whole = [each.hidden_line if each.is_protected else (each.line, each.prefix) for each in cut]
+    cut = [_Line(*each, protection, cutter) for each in zip(lines, prefixes, strict=True)]
+    whole = [each.hidden_line for each in cut]
     found = translate([line for line, _ in whole], [prefix for _, prefix in whole], numbers, wanted)
     for number, each in enumerate(cut):
         found[number] = [line for one in found[number] if (line := each.restored(one)) is not None]
@@ -50,39 +50,24 @@ _WORD = re.compile(r"[^\W_]")
 _LAST_WORD = re.compile(r"(?<=[^\W_])[\W_]*$")
 
 
-@dataclass(frozen=True)
 class _Line:
     """A line, and what is protected in it."""
 
-    line: str
-    prefix: str
-    """The text with which its translation must begin."""
-    tag: str
-    """Its tag as it stands there, with the white space around it."""
-    parts: list[str]
-    """Its text after the tag: those with odd numbers, from 0, are protected."""
-    hidden: Hidden | None
-    spaced: tuple[bool, bool]
-    """Whether the source and the target language have spaces between words."""
-    protection: Protection
-
-    @classmethod
-    def of(cls, line: str, prefix: str, protection: Protection, cutter: LineCutter) -> "_Line":
+    def __init__(self, line: str, prefix: str, protection: Protection, cutter: LineCutter) -> None:
+        """`prefix` is the text with which its translation must begin."""
+        self.line, self.prefix, self.protection = line, prefix, protection
         tag, text = cutter.tags.parted(line)
-        parts = protection.cut(text)
+        self.tag = line.removesuffix(text)  # as it stands there, with the white space around it
+        self.parts = protection.cut(text)  # those with odd numbers, from 0, are protected
+        self.is_protected = len(self.parts) > 1
+        self.hidden = protection.hidden(self.parts) if any(map(_WORD.search, self.parts[::2])) else None
         source, target = cutter.tags.languages.get(tag, cutter.languages)
-        hidden = protection.hidden(parts) if any(map(_WORD.search, parts[::2])) else None
-        spaced = has_spaces(source), has_spaces(target)
-        return cls(line, prefix, line.removesuffix(text), parts, hidden, spaced, protection)
-
-    @property
-    def is_protected(self) -> bool:
-        return len(self.parts) > 1
+        self.spaced = has_spaces(source), has_spaces(target)
 
     @property
     def hidden_line(self) -> tuple[str, str]:
         """The line and its prefix, with pieces for the protected texts if there are such pieces."""
-        if self.hidden is None:
+        if self.hidden is None or not self.is_protected:
             return self.line, self.prefix
         return self.tag + self.hidden.text, self.hidden.hide(self.prefix)
 

@@ -140,7 +140,7 @@ class TorchEngine(engine.Engine):
         batch, decoding, alignment, scores = task
         with torch.inference_mode(), self._one_thread():
             try:
-                found = self._search(self.searched, batch, decoding, scores)
+                found = self._search(batch, decoding, scores)
             except RuntimeError as error:
                 if NOT_FINITE_IN_INT8 not in str(error):
                     raise
@@ -164,9 +164,9 @@ class TorchEngine(engine.Engine):
         ]
 
     def _search(
-        self, model: Seq2Seq, batch: Sequence[engine.Sentence], decoding: DecodingConfig, scores: bool
+        self, batch: Sequence[engine.Sentence], decoding: DecodingConfig, scores: bool
     ) -> list[list[Hypothesis]]:
-        source_BS, constraints = self._for_search(batch, decoding)
+        model, (source_BS, constraints) = self.searched, self._for_search(batch, decoding)
         if decoding.sampling:
             return sample(model, source_BS, [sentence.number for sentence in batch], constraints, decoding)
         if decoding.beam_size == 1:
@@ -210,12 +210,15 @@ class TorchEngine(engine.Engine):
             return found
         source_NS, decoder_input_NT, _ = self._forced(pairs)
         attention_NTS = attention_to_source(self.model, source_NS, decoder_input_NT, decoding.alignment_layer)
-        attentions = (
-            attention_TS[: len(tokens), : len(source)]
-            for attention_TS, (source, tokens) in zip(attention_NTS.cpu(), pairs, strict=True)
-        )
+        attentions, beta = zip(attention_NTS.cpu(), pairs, strict=True), decoding.coverage_penalty
         for hypotheses in found:
-            hypotheses[:] = [_with_penalty(each, next(attentions), decoding, alignment) for each in hypotheses]
+            for rank, hypothesis in enumerate(hypotheses):
+                whole_TS, (source, tokens) = next(attentions)
+                received_S = whole_TS[: len(tokens), : len(source)].float().sum(dim=0)
+                score = hypothesis.score + engine.coverage_penalty(received_S.tolist(), beta)
+                words_TS = whole_TS[: len(tokens) - 1, : len(source) - 1]  # without EOS
+                looked_at = words_TS.argmax(dim=-1).tolist() if alignment and words_TS.shape[1] else None
+                hypotheses[rank] = replace(hypothesis, score=score, alignment=looked_at)
             hypotheses.sort(key=BY_SCORE, reverse=True)
         return found
 
@@ -258,19 +261,6 @@ def stepped(model: Seq2Seq, source_BS: Tensor, decoder_input_BT: Tensor) -> Tens
         logits_B1V, state = model.step(token_B[:, None], state)
         logits.append(logits_B1V)
     return torch.cat(logits, dim=1)
-
-
-def _with_penalty(
-    hypothesis: Hypothesis, attention_TS: Tensor, decoding: DecodingConfig, alignment: bool
-) -> Hypothesis:
-    """Add the coverage penalty, and the alignment if requested. The attention's last row and column belong to EOS."""
-    score = hypothesis.score + engine.coverage_penalty(
-        attention_TS.float().sum(dim=0).tolist(), decoding.coverage_penalty
-    )
-    attention_TS = attention_TS[:-1, :-1]
-    if not alignment or attention_TS.shape[1] == 0:
-        return replace(hypothesis, score=score)
-    return replace(hypothesis, score=score, alignment=attention_TS.argmax(dim=-1).tolist())
 
 
 def _pad(sentences: Sequence[list[int]]) -> Tensor:

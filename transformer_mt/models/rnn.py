@@ -7,10 +7,9 @@ C states carried from word to word: one for each layer; for LSTM all hidden stat
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -67,17 +66,12 @@ class Recurrence(nn.Module):
         return state_RTD.view(B, W, T, -1), carried_CRD.view(-1, B, W, state_RTD.shape[-1])
 
 
-@contextmanager
-def _onednn_if_able() -> Iterator[None]:
+def _onednn_if_able() -> AbstractContextManager[Any]:
     """Turn oneDNN off for bf16 on CPUs without AVX-512: it has no recurrences there, but PyTorch would call them."""
-    onednn = torch.backends.mkldnn
-    before, in_bf16 = onednn.enabled, torch.is_autocast_enabled("cpu")
+    onednn, in_bf16 = torch.backends.mkldnn, torch.is_autocast_enabled("cpu")
     if in_bf16 and onednn.is_available() and not torch.ops.mkldnn._is_mkldnn_bf16_supported():  # type: ignore[no-untyped-call]
-        onednn.enabled = False  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        onednn.enabled = before
+        return onednn.flags(enabled=False)
+    return nullcontext()
 
 
 def _cells(
@@ -141,11 +135,6 @@ class SourceWindow(nn.Module):
         """Whether a query sees a position at this distance s - p."""
         return distance.abs() <= self.half_width
 
-    def nearness(self, distance: Tensor) -> Tensor:
-        """exp(-(s - p)^2 / (2 sigma^2)) with sigma = D / 2, the factor of the weights in local-p (eq. 10)."""
-        sigma = self.half_width / 2
-        return (-distance.square() / (2 * sigma**2)).exp()
-
 
 class SourceAttention(nn.Module):
     """Attention of each query to the encoder's states, to all of them or only to a window."""
@@ -177,7 +166,8 @@ class SourceAttention(nn.Module):
         prepared_B1SA, value_B1SD = annotations.prepared_B1SA, annotations.value_B1SD
         context_B1QD, weights_B1QS = attention_by(self.score, query_B1QD, prepared_B1SA, value_B1SD, mask)
         if self.window and self.window.predicts:
-            weights_B1QS = weights_B1QS * self.window.nearness(distance_B1QS)
+            sigma = self.window.half_width / 2
+            weights_B1QS = weights_B1QS * (-distance_B1QS.square() / (2 * sigma**2)).exp()  # eq. 10
             context_B1QD = weights_B1QS @ annotations.value_B1SD
         context_BWTD = context_B1QD.view_as(query_BWTD).to(query_BWTD.dtype)
         return context_BWTD, weights_B1QS.view(len(weights_B1QS), W, T, -1)
@@ -215,19 +205,24 @@ def build_context(config: RnnConfig) -> SourceAttention | FixedVector:
 
 
 @dataclass(frozen=True)
-class Past:
-    """The state of each hypothesis before its next word."""
+class RnnState(DecoderState):
+    """The state of each hypothesis before its next word. The hypotheses of a sentence share its annotations."""
 
+    annotations: Annotations
     carried_CBWD: Tensor
     output_BWD: Tensor
     """Luong's attentional vector of the previous word, for input feeding; 0 before the first word."""
     position: int = 0
     """The number of words so far."""
 
-    def select(self, *index: Tensor) -> "Past":
-        """The pasts of some sentences or, with a second index, of some hypotheses of each sentence."""
-        of_each_state: tuple[slice | Tensor, ...] = (slice(None), *index)
-        return replace(self, carried_CBWD=self.carried_CBWD[of_each_state], output_BWD=self.output_BWD[index])
+    def follow(self, parent_BW: Tensor) -> "RnnState":
+        sentence_B1 = torch.arange(len(parent_BW), device=parent_BW.device)[:, None]
+        carried_CBWD, output_BWD = self.carried_CBWD[:, sentence_B1, parent_BW], self.output_BWD[sentence_B1, parent_BW]
+        return replace(self, carried_CBWD=carried_CBWD, output_BWD=output_BWD)
+
+    def keep(self, sentences: Tensor) -> "RnnState":
+        carried_CBWD, output_BWD = self.carried_CBWD[:, sentences], self.output_BWD[sentences]
+        return RnnState(self.annotations.keep(sentences), carried_CBWD, output_BWD, self.position)
 
 
 class RecurrentDecoder(nn.Module, ABC):
@@ -239,8 +234,8 @@ class RecurrentDecoder(nn.Module, ABC):
         self.recurrence = Recurrence(config.cell, config.decoder_layers, input_width, config.d_model, config.dropout)
 
     @abstractmethod
-    def forward(self, x_BWTD: Tensor, annotations: Annotations, past: Past) -> tuple[Tensor, Past]:
-        """The output after each of the next T words, BWTD, and the past that includes them."""
+    def forward(self, x_BWTD: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
+        """The output after each of the next T words, BWTD, and the state that includes them."""
 
 
 class LuongDecoder(RecurrentDecoder):
@@ -255,21 +250,21 @@ class LuongDecoder(RecurrentDecoder):
         self.input_feeding = config.input_feeding
         self.combine = _glorot(nn.Linear(2 * config.d_model, config.d_model))
 
-    def forward(self, x_BWTD: Tensor, annotations: Annotations, past: Past) -> tuple[Tensor, Past]:
+    def forward(self, x_BWTD: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
         if not self.input_feeding:
-            return self._outputs(x_BWTD, annotations, past)
+            return self._outputs(x_BWTD, state)
         outputs = []
         for x_BW1D in torch.split(x_BWTD, 1, dim=2):
-            input_BW1I = torch.cat([x_BW1D, past.output_BWD[:, :, None]], dim=-1)
-            output_BW1D, past = self._outputs(input_BW1I, annotations, past)
+            output_BW1D, state = self._outputs(torch.cat([x_BW1D, state.output_BWD[:, :, None]], dim=-1), state)
             outputs.append(output_BW1D)
-        return torch.cat(outputs, dim=2), past
+        return torch.cat(outputs, dim=2), state
 
-    def _outputs(self, input_BWTI: Tensor, annotations: Annotations, past: Past) -> tuple[Tensor, Past]:
-        state_BWTD, carried_CBWD = self.recurrence(input_BWTI, past.carried_CBWD)
-        context_BWTD, _ = self.context(state_BWTD, annotations, past.position)
+    def _outputs(self, input_BWTI: Tensor, before: RnnState) -> tuple[Tensor, RnnState]:
+        state_BWTD, carried_CBWD = self.recurrence(input_BWTI, before.carried_CBWD)
+        context_BWTD, _ = self.context(state_BWTD, before.annotations, before.position)
         output_BWTD = self.combine(torch.cat([context_BWTD, state_BWTD], dim=-1)).to(state_BWTD.dtype).tanh()
-        return output_BWTD, Past(carried_CBWD, output_BWTD[:, :, -1], past.position + output_BWTD.shape[2])
+        position = before.position + output_BWTD.shape[2]
+        return output_BWTD, RnnState(before.annotations, carried_CBWD, output_BWTD[:, :, -1], position)
 
 
 class BahdanauDecoder(RecurrentDecoder):
@@ -284,38 +279,24 @@ class BahdanauDecoder(RecurrentDecoder):
         super().__init__(config, input_width=2 * config.d_model)
         self.readout = _glorot(nn.Linear(3 * config.d_model, 2 * config.d_model))
 
-    def forward(self, x_BWTD: Tensor, annotations: Annotations, past: Past) -> tuple[Tensor, Past]:
-        states, contexts, carried_CBWD = [], [], past.carried_CBWD
-        for position, x_BW1D in enumerate(torch.split(x_BWTD, 1, dim=2), start=past.position):
+    def forward(self, x_BWTD: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
+        states, contexts, carried_CBWD = [], [], state.carried_CBWD
+        for position, x_BW1D in enumerate(torch.split(x_BWTD, 1, dim=2), start=state.position):
             query_BW1D = carried_CBWD[self.recurrence.top][:, :, None]
-            context_BW1D, _ = self.context(query_BW1D, annotations, position)
+            context_BW1D, _ = self.context(query_BW1D, state.annotations, position)
             state_BW1D, carried_CBWD = self.recurrence(torch.cat([x_BW1D, context_BW1D], dim=-1), carried_CBWD)
             states.append(state_BW1D)
             contexts.append(context_BW1D)
         read_BWTI = torch.cat([torch.cat(states, dim=2), x_BWTD, torch.cat(contexts, dim=2)], dim=-1)
         pairs_BWTD2 = self.readout(read_BWTI).unflatten(-1, (-1, 2))
-        return pairs_BWTD2.amax(dim=-1), Past(carried_CBWD, past.output_BWD, past.position + x_BWTD.shape[2])
+        state = replace(state, carried_CBWD=carried_CBWD, position=state.position + x_BWTD.shape[2])
+        return pairs_BWTD2.amax(dim=-1), state
 
 
 def _glorot(linear: nn.Linear) -> nn.Linear:
     nn.init.xavier_uniform_(linear.weight)
     nn.init.zeros_(linear.bias)
     return linear
-
-
-@dataclass(frozen=True)
-class RnnState(DecoderState):
-    """The past of each hypothesis. The hypotheses of a sentence share its annotations."""
-
-    past: Past
-    annotations: Annotations
-
-    def follow(self, parent_BW: Tensor) -> "RnnState":
-        sentence_B1 = torch.arange(len(parent_BW), device=parent_BW.device)[:, None]
-        return replace(self, past=self.past.select(sentence_B1, parent_BW))
-
-    def keep(self, sentences: Tensor) -> "RnnState":
-        return RnnState(self.past.select(sentences), self.annotations.keep(sentences))
 
 
 class Rnn(Seq2Seq):
@@ -346,7 +327,7 @@ class Rnn(Seq2Seq):
         carried_BCD = self.bridge(vector_BD).to(vector_BD.dtype).tanh().unflatten(-1, (-1, self.d_model))
         carried_CBWD = carried_BCD.transpose(0, 1)[:, :, None].expand(-1, -1, width, -1)
         zeros_BWD = vector_BD.new_zeros(len(source_BS), width, self.d_model)
-        return RnnState(Past(carried_CBWD, zeros_BWD), self.decoder.context.annotate(source_BS, states_BSD, vector_BD))
+        return RnnState(self.decoder.context.annotate(source_BS, states_BSD, vector_BD), carried_CBWD, zeros_BWD)
 
     def step(self, token_BW: Tensor, state: DecoderState) -> tuple[Tensor, RnnState]:
         assert isinstance(state, RnnState)
@@ -359,9 +340,8 @@ class Rnn(Seq2Seq):
 
     def _steps(self, token_BWT: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
         """The decoder's output after each of the next T words, BWTD, and the state that includes them."""
-        x_BWTD = self._embed(self.target_embedding, token_BWT)
-        output_BWTD, past = self.decoder(x_BWTD, state.annotations, state.past)
-        return self.dropout(output_BWTD), replace(state, past=past)
+        output_BWTD, state = self.decoder(self._embed(self.target_embedding, token_BWT), state)
+        return self.dropout(output_BWTD), state
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
         """Scaled embeddings, as in the Transformer."""

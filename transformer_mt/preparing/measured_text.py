@@ -251,22 +251,16 @@ def measure(
     sides = SideMeasures(source, target), SideMeasures(target, source)
     found = TextMeasures(place, *sides, texts, pieces, tokenizer)
     for name in filter(is_training, opened):
-        size, languages = opened[name].num_pairs, corpus.languages_of(splits[name])
+        size, languages, left = opened[name].num_pairs, corpus.languages_of(splits[name]), most
         with LineProgress(size and min(size, most), doing=f"{name}: ", unit="pairs") as progress:
-            for block in _first(opened[name].blocks(), most):
-                found.add(block, splits[name], languages)
-                progress.more(len(block.pairs))
+            for block in opened[name].blocks():
+                found.add(replace(block, pairs=block.pairs[:left]), splits[name], languages)
+                progress.more(min(left, len(block.pairs)))
+                left -= len(block.pairs)
+                if left <= 0:  # read no further block: a streamed data set comes through the network
+                    break
     found.seconds = time.perf_counter() - begun
     return found
-
-
-def _first(blocks: Iterator[Block], most: int) -> Iterator[Block]:
-    """Yield the first `most` pairs, and read no block after them: a streamed data set comes through the network."""
-    for block in blocks:
-        yield replace(block, pairs=block.pairs[:most])
-        most -= len(block.pairs)
-        if most <= 0:
-            return
 
 
 def table(measures: TextMeasures) -> str:

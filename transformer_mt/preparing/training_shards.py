@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -127,9 +128,9 @@ class _CorpusShards:
         with LineProgress(
             self.corpus.pairs.num_pairs, done_before=num_read, doing=f"{name}: ", unit="pairs"
         ) as progress:
-            decided = dict[int, bool]()
-            for is_ours, blocks in groupby(self._numbered(), lambda block: self._is_ours(block[0], decided)):
-                if is_ours:
+            is_ours = cache(self._is_ours)  # which is decided at the first block of a shard
+            for ours, blocks in groupby(self._numbered(), lambda block: is_ours(block[0])):
+                if ours:
                     self._make(blocks, progress)
                 else:
                     self._skip(blocks)
@@ -159,15 +160,13 @@ class _CorpusShards:
     def _found(self, number: int) -> shards.ShardRecord | None:
         return shards.read_record(self._shard(number), self.maker.key(self.corpus, number))
 
-    def _is_ours(self, number: int, decided: dict[int, bool]) -> bool:
-        """Whether this process makes the shard. It decides so at the first block of the shard."""
-        if number not in decided:
-            shard = self._shard(number)
-            decided[number] = self._found(number) is None and self.maker.claims.take(shard)
-            if decided[number] and self._found(number) is not None:  # another process has just completed it
-                self.maker.claims.give_back(shard)
-                decided[number] = False
-        return decided[number]
+    def _is_ours(self, number: int) -> bool:
+        """Whether this process makes the shard, which it then claims."""
+        if self._found(number) is not None or not self.maker.claims.take(self._shard(number)):
+            return False
+        if has_come := self._found(number) is not None:  # another process has just completed it
+            self.maker.claims.give_back(self._shard(number))
+        return not has_come
 
     def _numbered(self) -> Iterator[tuple[int, Block]]:
         """Yield each block of the corpus with the number of its shard."""

@@ -37,15 +37,10 @@ def depends_on_end(settings: TrainingConfig) -> bool:
 
 def build_optimizer(model: nn.Module, settings: TrainingConfig) -> torch.optim.Optimizer:
     """Adam (sec. 5.3), or Muon; its rate is set before each update."""
+    adam = settings.peak_lr, (settings.adam_beta1, settings.adam_beta2), settings.adam_epsilon
     if settings.optimizer == "muon":
-        return Muon(model, settings)
-    return torch.optim.Adam(
-        model.parameters(),
-        lr=settings.peak_lr,
-        betas=(settings.adam_beta1, settings.adam_beta2),
-        eps=settings.adam_epsilon,
-        fused=True,
-    )
+        return Muon(model, *adam)
+    return torch.optim.Adam(model.parameters(), *adam, fused=True)
 
 
 MOMENTUM = 0.95
@@ -62,9 +57,8 @@ class Muon(torch.optim.Adam):
     (torch.optim.Muon computes one matrix after the other, in bf16, which is slow on CPUs.)
     """
 
-    def __init__(self, model: nn.Module, settings: TrainingConfig) -> None:
-        betas = settings.adam_beta1, settings.adam_beta2
-        super().__init__(model.parameters(), settings.peak_lr, betas, settings.adam_epsilon, fused=True)
+    def __init__(self, model: nn.Module, lr: float, betas: tuple[float, float], eps: float) -> None:
+        super().__init__(model.parameters(), lr, betas, eps, fused=True)
         embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
         self.shapes: dict[torch.Size, list[Tensor]] = defaultdict(list)
         for weight in model.parameters():

@@ -62,14 +62,6 @@ class Tensors:
         return cls(_gathered(model_weights(learner.model), learner.ranks), _gathered(training, learner.ranks))
 
 
-def save(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str, settings: TrainingConfig) -> None:
-    """Save a checkpoint, point the link `best` at the best, and `prune`. Raises CheckpointError or OSError."""
-    save_checkpoint(run_dir, tensors, progress, tokenizer_digest)
-    if progress.best_steps[:1] == [progress.step]:
-        point_best_at(run_dir, progress.step)
-    prune(run_dir, progress, settings)
-
-
 def save_checkpoint(run_dir: Path, tensors: Tensors, progress: Progress, tokenizer_digest: str) -> None:
     """Write a directory under another name, then rename it, so that a checkpoint is always complete.
 

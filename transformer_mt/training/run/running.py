@@ -26,7 +26,7 @@ from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.training.distributed import Ranks
 from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress, compare_with_best, is_due
-from transformer_mt.training.run.checkpoint import Tensors, save
+from transformer_mt.training.run.checkpoint import Tensors, point_best_at, prune, save_checkpoint
 from transformer_mt.training.run.run_log import CALMER, RunLog
 from transformer_mt.training.run.validation import ValidationScores
 from transformer_mt.training.update import Update
@@ -213,7 +213,10 @@ class Run(ExitStack):
         tensors = Tensors.of(self.learner)
         with self.ranks.together():
             if self.ranks.is_first:
-                save(self._run_dir, tensors, progress, self._digest, self.settings)
+                save_checkpoint(self._run_dir, tensors, progress, self._digest)
+                if progress.best_steps[:1] == [progress.step]:
+                    point_best_at(self._run_dir, progress.step)
+                prune(self._run_dir, progress, self.settings)
         self._saved = progress
 
     def end(self, progress: Progress) -> Progress:
