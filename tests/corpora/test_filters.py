@@ -30,7 +30,7 @@ def corpus(source="en", target="de", **values):
 
 
 def text_filters(source="en", target="de", held=None, **settings):
-    return TextFilters.of(FiltersConfig(**settings), corpus(source, target), HeldOut.of(held or {}))
+    return TextFilters.of(FiltersConfig(**settings), corpus(source, target), HeldOut(held or {}))
 
 
 def reason_of(filters, source, target):
@@ -44,7 +44,7 @@ def test_a_corpus_the_other_way_round_is_compared_with_its_own_scripts():
         {"name": "back", "path": "a", "source": "ru", "target": "en"},
     ]
     settings = FiltersConfig(min_script_share=0.5)
-    filters = TextFilters.of(settings, corpus("en", "ru", train=train), HeldOut())
+    filters = TextFilters.of(settings, corpus("en", "ru", train=train), HeldOut({}))
     assert filters.reason("Hello", "Привет", ("en", "ru")) is None
     assert filters.reason("Привет", "Hello", ("ru", "en")) is None
     assert filters.reason("Привет", "Hello", ("en", "ru")) == "wrong_script"
@@ -242,7 +242,7 @@ def test_the_quick_form_agrees_with_the_plain_one(num_settings):
         kinds = CHARACTERS if dice.random() < 0.7 else CHARACTERS[:9] + "019.,!?"
         texts.append(clean("".join(dice.choices(kinds, k=dice.randrange(14)))))
     held = {"valid": [(texts[0], texts[1])], "test/a": [(texts[2], texts[3])]}
-    filters = TextFilters.of(settings, corpus("en", "ru"), HeldOut.of(held))
+    filters = TextFilters.of(settings, corpus("en", "ru"), HeldOut(held))
     pairs = [(dice.choice(texts), dice.choice(texts)) for _ in range(1500)] + [(text, text) for text in texts]
     expected = [plain_reason(settings, texts[:4], own("LATIN"), own("CYRILLIC"), *pair) for pair in pairs]
     # A letter of no script is neither own nor foreign, which the plain form here does not know.

@@ -51,8 +51,7 @@ class EncodedText:
         starts = self.offsets[sentences]
         lengths = self.offsets[sentences + 1] - starts
         ends = lengths.cumsum()
-        num_tokens = int(ends[-1]) if len(ends) else 0
-        return self.ids[np.repeat(starts - ends + lengths, lengths) + np.arange(num_tokens)], lengths
+        return self.ids[np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())], lengths
 
 
 @dataclass(frozen=True)

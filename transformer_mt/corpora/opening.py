@@ -81,9 +81,8 @@ def parts_of(corpora: Sequence[Corpus], ranges: Mapping[str, Range], clean: Call
                 first_bad = first_bad or f"{block.place(index)}: {pair.fault}"
                 continue
             num_good += 1
-            if (place := place_of(source := clean(pair[0]))) >= highest:
-                continue
-            if source and (target := clean(pair[1])):
+            place = place_of(source := clean(pair[0]))
+            if place < highest and source and (target := clean(pair[1])):
                 name = next(name for name, (low, high) in ranges.items() if low <= place < high)
                 found[name].setdefault(source, target)
     if not num_good and first_bad:

@@ -15,28 +15,20 @@ _SHOWN = 3  # example lines of each set
 KINDS = {"sources": "source", "targets": "target", "pairs": "complete pair"}
 
 
-@dataclass(frozen=True)
 class HeldOut:
     """The sources and targets of validation and test sets, as `clean` returns them. Blank texts are left out."""
 
-    sizes: dict[str, int] = field(default_factory=dict)
-    """How many pairs each set has, by the name of the set."""
-    sources: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-    """For each source, the sets that contain it, and its lines there, from 1."""
-    targets: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, sets: Mapping[str, Iterable[tuple[str, str]]]) -> "HeldOut":
+    def __init__(self, sets: Mapping[str, Iterable[tuple[str, str]]]) -> None:
         """Collect the texts of these sets, given by name. The texts are results of `clean`."""
-        held = cls()
+        self.sizes = dict.fromkeys(sets, 0)  # how many pairs each set has
+        # For each text, the sets that contain it, and its lines there, from 1.
+        self.sources, self.targets = dict[str, list[tuple[str, int]]](), dict[str, list[tuple[str, int]]]()
         for name, pairs in sets.items():
-            held.sizes[name] = 0
             for line, (source, target) in enumerate(pairs, start=1):
-                held.sizes[name] += 1
-                for text, lines in ((source, held.sources), (target, held.targets)):
+                self.sizes[name] = line
+                for text, lines in ((source, self.sources), (target, self.targets)):
                     if text:
                         lines.setdefault(text, []).append((name, line))
-        return held
 
 
 @dataclass

@@ -24,10 +24,11 @@ from transformer_mt.base.remote import Place, RemotePath, check_same
 
 LONGEST = 1_000_000  # bytes of a line: more than any sentence; a file without line ends must not fill the memory
 COMPRESSED = (".gz", ".zst", ".xz")
-# The first bytes of these files, which reveal a compressed file with a wrong name.
-_MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\x00": ".xz"}
-# The first bytes of files in other compressed forms.
-_OTHER_MAGIC = {
+# The first bytes of compressed files, which reveal one with a wrong name, or in another form.
+_MAGIC = {
+    b"\x1f\x8b": ".gz",
+    b"\x28\xb5\x2f\xfd": ".zst",
+    b"\xfd7zXZ\x00": ".xz",
     b"BZh91AY&": "bzip2",
     b"7z\xbc\xaf\x27\x1c": "7-Zip",
     b"PK\x03\x04": "zip, as archives and spreadsheets are",
@@ -75,16 +76,14 @@ def decompressed(raw: io.BufferedReader, path: Place) -> io.BufferedIOBase:
             pyarrow = needed("pyarrow", f"{path} is compressed as .zst", f"decompress it: zstd -d {path.name}")
             return io.BufferedReader(pyarrow.CompressedInputStream(raw, "zstd"))
     if raw.seekable():
-        begin = raw.peek(8)
-        for magic, suffix in _MAGIC.items():
-            if begin.startswith(magic):
-                raise CorpusError(f"{path}: is compressed, but its name does not end in {suffix}; rename it")
-        for magic, kind in _OTHER_MAGIC.items():
-            if begin.startswith(magic):
-                raise CorpusError(
-                    f"{path}: is no text, but compressed by {kind}; decompress it, or save a spreadsheet as CSV. "
-                    "An archive must be a .zip of two files, and a compressed text file must be a .gz, .zst or .xz"
-                )
+        kind = next((kind for magic, kind in _MAGIC.items() if raw.peek(8).startswith(magic)), None)
+        if kind in COMPRESSED:
+            raise CorpusError(f"{path}: is compressed, but its name does not end in {kind}; rename it")
+        if kind is not None:
+            raise CorpusError(
+                f"{path}: is no text, but compressed by {kind}; decompress it, or save a spreadsheet as CSV. "
+                "An archive must be a .zip of two files, and a compressed text file must be a .gz, .zst or .xz"
+            )
     return raw
 
 

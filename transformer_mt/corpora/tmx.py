@@ -27,9 +27,7 @@ def _blocks(text: PairedText, path: Place, digest: str) -> Iterator[corpus.Block
     languages: Counter[str] = Counter()
     found = False
     for block in corpus.blocks_of_file(str(path), _pairs(text, path, digest, languages), "unit"):
-        found = found or any(
-            not isinstance(pair, corpus.BadPair) or pair.reason != corpus.OTHER_LANGUAGES for pair in block.pairs
-        )
+        found = found or any(getattr(pair, "reason", None) != corpus.OTHER_LANGUAGES for pair in block.pairs)
         yield block
     if not found:
         there = ", ".join(f"{language} ({number:,})" for language, number in languages.most_common(10)) or "none"

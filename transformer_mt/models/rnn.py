@@ -49,8 +49,6 @@ class Recurrence(nn.Module):
         super().__init__()
         self.cells = _cells(cell, num_layers, input_width, width, dropout)
         self.num_carried = num_layers * (2 if cell == "lstm" else 1)
-        self.top = num_layers - 1
-        """The index of the last layer's hidden state among the carried states."""
 
     def forward(self, x_BWTI: Tensor, carried_CBWD: Tensor) -> tuple[Tensor, Tensor]:
         """The last layer's states at the next T positions, BWTD, and the carried states after them."""
@@ -282,7 +280,7 @@ class BahdanauDecoder(RecurrentDecoder):
     def forward(self, x_BWTD: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
         states, contexts, carried_CBWD = [], [], state.carried_CBWD
         for position, x_BW1D in enumerate(torch.split(x_BWTD, 1, dim=2), start=state.position):
-            query_BW1D = carried_CBWD[self.recurrence.top][:, :, None]
+            query_BW1D = carried_CBWD[self.recurrence.cells.num_layers - 1][:, :, None]  # the last layer's hidden state
             context_BW1D, _ = self.context(query_BW1D, state.annotations, position)
             state_BW1D, carried_CBWD = self.recurrence(torch.cat([x_BW1D, context_BW1D], dim=-1), carried_CBWD)
             states.append(state_BW1D)

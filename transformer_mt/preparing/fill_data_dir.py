@@ -67,7 +67,7 @@ def hold_data_dir(directory: Path, texts: Iterable[PairedText]) -> Iterator[None
 def held_out_of(opened: Mapping[str, Corpus]) -> HeldOut:
     """Read the validation and test sets of these splits. Raises CorpusError at a pair that cannot be read."""
     sets = {name: corpus.pairs() for name, corpus in opened.items() if not is_training(name)}
-    return HeldOut.of({name: ((clean(a), clean(b)) for a, b in pairs) for name, pairs in sets.items()})
+    return HeldOut({name: ((clean(a), clean(b)) for a, b in pairs) for name, pairs in sets.items()})
 
 
 def encoded(pairs: Corpus, tokenizer: Tokenizer, tag: str | None) -> list[Pair]:

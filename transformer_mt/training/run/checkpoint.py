@@ -256,8 +256,8 @@ def prune(run_dir: Path, progress: Progress, settings: TrainingConfig) -> None:
     Later ones stay: they are damaged, because the run has resumed from an earlier one, and it will replace them.
     """
     kept = {progress.step, *progress.best_steps, *scheduled_steps(run_dir, progress, settings)[-settings.keep_last :]}
-    for step in [step for step in saved_steps(run_dir) if step <= progress.step]:
-        if step not in kept:
+    for step in saved_steps(run_dir):
+        if step <= progress.step and step not in kept:
             _set_aside(checkpoint_path(run_dir, step))
     for old in (run_dir / "checkpoints").glob("step-*.old"):
         shutil.rmtree(old, ignore_errors=True)  # the next call deletes what is still in use

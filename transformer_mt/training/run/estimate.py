@@ -1,7 +1,6 @@
 """Measures how much time and memory training takes: makes a few updates."""
 
 import time
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,6 @@ from transformer_mt.base.languages import EOS
 from transformer_mt.base.wording import counted, duration
 from transformer_mt.batches.encoded import EncodedCorpus, EncodedText
 from transformer_mt.batches.loader import Loader, Position
-from transformer_mt.batches.packing import MicroBatch
 from transformer_mt.inference.fast import build_model
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.training_settings import TrainingConfig
@@ -50,11 +48,12 @@ def timed_updates(learner: Learner, loader: Loader, seconds: float) -> list[Time
     not timed. The weights stay the same, because the learning rate is 0.
     """
     learner.loss.train()
-    steps = enumerate(_updates(loader), start=1)
+    steps = enumerate(loader.updates(Position()), start=1)
 
     def timed(least: int, seconds: float, most: float) -> Timed:
         begun, num_updates, num_labels = time.perf_counter(), 0, 0
-        for step, batches in steps:
+        for step, (pairs, _) in steps:
+            batches = [loader.batch(part, step, number) for number, part in enumerate(pairs)]
             num_labels += one_update(learner, batches, 0.0, step).num_labels
             num_updates, passed = num_updates + 1, time.perf_counter() - begun
             if passed >= most or (num_updates >= least and passed >= seconds):
@@ -64,12 +63,6 @@ def timed_updates(learner: Learner, loader: Loader, seconds: float) -> list[Time
 
     timed(WARM_UP, 0.0, seconds)
     return sorted((timed(LEAST, seconds / 2, 2 * seconds) for _ in range(2)), key=lambda half: half.speed)
-
-
-def _updates(loader: Loader) -> Iterator[Sequence[MicroBatch]]:
-    """The micro-batches of each update of a new run, without end."""
-    for step, (pairs, _) in enumerate(loader.updates(Position()), start=1):
-        yield [loader.batch(part, step, number) for number, part in enumerate(pairs)]
 
 
 def estimate(learner: Learner, loader: Loader, seconds: float = 5.0) -> str:
