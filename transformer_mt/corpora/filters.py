@@ -122,7 +122,7 @@ class SideFilters:
                 "Devanagari, Han or Hangul"
             ) from None
         others = rf"[\p{{L}}--[{own}\p{{Script=Common}}\p{{Script=Inherited}}]]"
-        self.other_letters = regex.compile(others, regex.V1)
+        self.other_letters = regex.compile(others, regex.V1)  # of any other script
 
     def reason(self, text: str) -> str | None:
         """Return the reason to leave out a pair with this text, which is not blank, on this side; None if it stays."""
