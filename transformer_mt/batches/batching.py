@@ -53,21 +53,16 @@ def stages_of(corpus: "CorpusConfig", sizes: Sequence[int]) -> tuple[Stage, ...]
     elif corpus.temperature is not None:
         power, largest = 1 - 1 / corpus.temperature, max(sizes)
         stages = [Stage(tuple(Fraction(round((largest / max(size, 1)) ** power, _DIGITS)) for size in sizes))]
-    for stage in stages:
-        _check_size(sizes, stage.weights)
-    return tuple(stages)
-
-
-def _check_size(sizes: Sequence[int], weights: Sequence[Fraction]) -> None:
-    """Raises ConfigError if an epoch with these weights would have no pair, or too many."""
-    num_pairs = sum(size * weight for size, weight in zip(sizes, weights, strict=True))
     most = free_memory() // (2 * np.dtype(_dtype_of(sizes)).itemsize)  # the order, and the parts of which it is made
-    if not 1 <= num_pairs <= most:
-        raise ConfigError(
-            "with these weights of corpus.train (or corpus.temperature, or corpus.stages), an epoch has "
-            f"{float(num_pairs):,.3g} pairs; it must have 1 to {most:,}, so that their order fits into the free memory "
-            f"of this machine: {'raise' if num_pairs < 1 else 'lower'} the weights"
-        )
+    for stage in stages:
+        num_pairs = sum(size * weight for size, weight in zip(sizes, stage.weights, strict=True))
+        if not 1 <= num_pairs <= most:
+            raise ConfigError(
+                "with these weights of corpus.train (or corpus.temperature, or corpus.stages), an epoch has "
+                f"{float(num_pairs):,.3g} pairs; it must have 1 to {most:,}, so that their order fits into the free "
+                f"memory of this machine: {'raise' if num_pairs < 1 else 'lower'} the weights"
+            )
+    return tuple(stages)
 
 
 def epoch_pairs(

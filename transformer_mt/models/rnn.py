@@ -7,9 +7,10 @@ C states carried from word to word: one for each layer; for LSTM all hidden stat
 
 import math
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -64,12 +65,17 @@ class Recurrence(nn.Module):
         return state_RTD.view(B, W, T, -1), carried_CRD.view(-1, B, W, state_RTD.shape[-1])
 
 
-def _onednn_if_able() -> AbstractContextManager[Any]:
+@contextmanager
+def _onednn_if_able() -> Iterator[None]:
     """Turn oneDNN off for bf16 on CPUs without AVX-512: it has no recurrences there, but PyTorch would call them."""
-    onednn, in_bf16 = torch.backends.mkldnn, torch.is_autocast_enabled("cpu")
+    onednn = torch.backends.mkldnn
+    before, in_bf16 = onednn.enabled, torch.is_autocast_enabled("cpu")
     if in_bf16 and onednn.is_available() and not torch.ops.mkldnn._is_mkldnn_bf16_supported():  # type: ignore[no-untyped-call]
-        return onednn.flags(enabled=False)
-    return nullcontext()
+        onednn.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        onednn.enabled = before
 
 
 def _cells(

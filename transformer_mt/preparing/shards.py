@@ -245,14 +245,14 @@ class ShardWriter:
         self._digests: list[bytes] = []
         self._contents = defaultdict[str, bytearray](bytearray)
         with writing(self.shard):
-            self._ids = EncodedWriter(self._partial)
+            self.ids = EncodedWriter(self._partial)
 
     def add(self, text: Block, block: EncodedBlock) -> None:
         """Write the result of encoding a block of text. Raises CorpusError if the disk is full."""
         if not self._files or self._files[-1][0] != text.file:
-            self._files.append((text.file, self._ids.num_pairs))
+            self._files.append((text.file, self.ids.num_pairs))
         with writing(self.shard):
-            self._ids.add(block.source, block.target)
+            self.ids.add(block.source, block.target)
         for name, content in block.contents.items():
             self._contents[name] += content
         self._digests.append(block.digest)
@@ -274,7 +274,7 @@ class ShardWriter:
         )
         contents: dict[str, bytes | bytearray] = {RECORD: (record.model_dump_json() + "\n").encode(), **self._contents}
         with writing(self.shard):
-            self._ids.finish()
+            self.ids.finish()
             for name, content in contents.items():
                 (self._partial / name).write_bytes(content)
             write_sums(self._partial, (*FILES, *contents))
@@ -285,13 +285,10 @@ class ShardWriter:
                 except OSError:
                     existing = read_record(self.shard, self.key)
                     if existing == record:
-                        self.abandon()
+                        self.ids.abandon()
                         break
                     if existing is not None or is_last_try:
                         raise
                     with suppress(FileNotFoundError):
                         discard(self.shard)
         return record
-
-    def abandon(self) -> None:
-        self._ids.abandon()

@@ -201,7 +201,7 @@ class _CorpusShards:
                 # If the corpus was not read to its end yet, there is a block behind this shard.
                 self.records[number] = writer.finish(is_last=self._num_shards == number + 1)
             except BaseException:
-                writer.abandon()
+                writer.ids.abandon()
                 raise
             maker.claims.give_back(writer.shard)
 

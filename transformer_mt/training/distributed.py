@@ -126,12 +126,9 @@ def all_ranks() -> Iterator[Ranks]:
         ranks.say(warning, warning=True)
     try:
         yield ranks
-    except RankError:
+    except (RankError, RuntimeError) as error:
         may_wait = False
-        raise
-    except RuntimeError as error:
-        may_wait = False
-        if not any(word in str(error) for word in LOST_CONNECTION):
+        if isinstance(error, RankError) or not any(word in str(error) for word in LOST_CONNECTION):
             raise
         reason = _who_hangs(watch) if "Timed out waiting" in str(error) else str(error)
         reason = reason.splitlines()[0].split(". ")[0]
