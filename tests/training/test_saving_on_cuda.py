@@ -24,7 +24,7 @@ from transformer_mt.training.run.checkpoint import (
     damage,
     load_checkpoint,
     load_progress,
-    save,
+    save_checkpoint,
     saved_steps,
 )
 
@@ -65,7 +65,7 @@ def test_what_is_saved_is_what_was_there_to_the_last_bit(experiment, gpu, tmp_pa
     learner.loss.train()
     make_updates(learner, config, layout, 2)
     expected = tensors_of(learner)
-    save(tmp_path, Tensors.of(learner), Progress(step=2, layout=layout), "digest", config.training)
+    save_checkpoint(tmp_path, Tensors.of(learner), Progress(step=2, layout=layout), "digest")
     path = checkpoint_path(tmp_path, 2)
     assert damage(path) == ""
     found = load_file(path / "model.safetensors") | load_file(path / "training.safetensors")
