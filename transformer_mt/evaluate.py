@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.base.errors import EvaluationError, TranslationError
-from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import LineProgress, warn
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.decoding.loading import check_files
@@ -98,9 +97,8 @@ def _evaluate_models(arguments: argparse.Namespace, details: scores_json.Details
         config = config.model_copy(update={"corpus": prepared.corpus})
     if not any(override.startswith("data_dir=") for override in arguments.overrides):
         evaluated_texts.check_same_tokenizer(model, cli.shown(model), Path(config.data_dir))
-    texts = evaluated_texts.read_test_sets(
-        Path(config.data_dir), evaluated_texts.chosen_test_sets([*config.corpus.test], arguments.test)
-    )
+    names = evaluated_texts.chosen_test_sets([*config.corpus.test], arguments.test)
+    texts = {name: evaluated_texts.read_test_set(Path(config.data_dir), name) for name in names}
     check_perturbations(details.perturb, [config.corpus.languages_of_test(name)[0] for name in texts])
     check_own(output, OWNER)
     scores_json.read_scores(output / "scores.json")  # raises an error if `evaluate` may not replace the file
@@ -214,7 +212,7 @@ def _tuned(
 
 def _say_where(made_by: dict[str, Any], output: Path, example: str) -> None:
     flags = ["--engine", "ctranslate2"] if made_by["engine"] == "ctranslate2" else []
-    translate = command_line(cli.command("translate", made_by["model"], *flags))
+    translate = cli.command("translate", made_by["model"], *flags)
     made_of = f", {made_by['made_of']}" if made_by["made_of"] else ""
     print(
         f"\nTranslations  {cli.shown(output)}\n"

@@ -94,16 +94,12 @@ class LibreTranslate:
         job = Job(tuple(texts), form=form, n_best=alternatives + 1 if form == "text" else 1)
         request.state.sentences = num_sentences(texts)
         answer = await self.service.answer(request, direction, job)
-        best = [text_of(found) for found in answer]
-        ranks = range(1, job.n_best)
-        others = [dict.fromkeys(text_of(found, rank) for rank in ranks) for found in answer]
-        return (
-            [found if found.strip() else text for text, found in zip(texts, best, strict=True)],
-            [
-                [other for other in each if other.strip() and other != found]
-                for found, each in zip(best, others, strict=True)
-            ],
-        )
+        best, others = list[str](), list[list[str]]()
+        for text, found in zip(texts, answer, strict=True):
+            first, *further = dict.fromkeys(text_of(found, rank) for rank in range(job.n_best))
+            best.append(first if first.strip() else text)
+            others.append([other for other in further if other.strip()])
+        return best, others
 
     async def detect(self, request: Request) -> Response:
         text = _text(await self._fields(request), "q")
