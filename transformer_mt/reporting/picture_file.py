@@ -1,8 +1,7 @@
 """Writes pictures that matplotlib draws, and finds fonts for the letters in them.
 
-The same picture always gives the same bytes.
-
-matplotlib is an optional package, and is imported only when a picture is drawn.
+The same picture always gives the same bytes. matplotlib is an optional package, so it is imported only when a picture
+is drawn.
 """
 
 import warnings
