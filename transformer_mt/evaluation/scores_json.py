@@ -158,7 +158,8 @@ def write_scores(path: Path, scores: Mapping[str, TestSetScores]) -> None:
     Raises EvaluationError as `read_scores` does, and UserError if the file cannot be written.
     """
     read_scores(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True)
     file = ScoreFile(schema_version=SCHEMA_VERSION, test_sets=dict(scores))
     write_json(path, file.model_dump(mode="json", exclude_unset=True))
 
