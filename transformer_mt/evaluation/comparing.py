@@ -246,23 +246,24 @@ def _read(path: Path) -> _Run:
 def _compared(name: str, runs: Sequence[_Run]) -> ComparedTest:
     found = list[Translated]()
     for run in runs:
-        translated = read_translations(run.name, run.config, name, run.scored.get(name))
-        if found and translated.text.references != found[0].text.references:
+        text = evaluated_texts.read_test_set(Path(run.config.data_dir), name)
+        if found and text.references != found[0].text.references:
             raise EvaluationError(
                 f"{found[0].run} and {run.name} have different references for the test set {name}, so their scores "
                 "cannot be compared: prepare both with the same test set, or compare files of translations"
             )
-        found.append(translated)
+        found.append(read_translations(run.name, run.config, name, text, run.scored.get(name)))
     test = compared_test(name, found)
     return replace(test, notes=[note for each in found for note in _notes(found[0], each)] + test.notes)
 
 
-def read_translations(run: str, config: Config, name: str, scored: TestSetScores | None) -> Translated:
-    """Return a test set, and the translations of it that `evaluate` wrote for a run or a model.
+def read_translations(
+    run: str, config: Config, name: str, text: evaluated_texts.TestSet, scored: TestSetScores | None
+) -> Translated:
+    """Return the translations of a test set that `evaluate` wrote for a run or a model.
 
     Raises EvaluationError if there are none, or if they or the test set have changed since `scored` was computed.
     """
-    text = evaluated_texts.read_test_set(Path(config.data_dir), name)
     file = evaluated_texts.hypotheses_file(evaluated_texts.model_in(Path(run)), name)
     again = f"python -m transformer_mt.evaluate {run} --test {name}"
     if not file.is_file():  # true also for a pipe: reading it might never end
