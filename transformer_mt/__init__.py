@@ -45,12 +45,8 @@ else:  # hidden from type checkers, which would otherwise accept every name
 
     def __getattr__(name: str) -> object:
         """Import `Translator` or `Scorer` (PEP 562)."""
-        if name == "Translator":
-            from transformer_mt.decoding.translator import Translator
+        if name in __all__:
+            from importlib import import_module
 
-            return Translator
-        if name == "Scorer":
-            from transformer_mt.decoding.scorer import Scorer
-
-            return Scorer
+            return getattr(import_module(f"transformer_mt.decoding.{name.lower()}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

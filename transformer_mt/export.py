@@ -1,9 +1,8 @@
 """The stage `export`: writes a model in the format of another program."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, get_args
@@ -74,10 +73,23 @@ def export(
     check_output(output_dir)
     translator = Translator.load(model_dir, "cpu")  # raises an error if something is missing or damaged
     trained = read_trained(model_dir, list(overrides))
-    write = _writer(trained, model_dir, format, quantization)
+    # Imported here, because they import PyTorch, and CTranslate2 may not be installed.
+    if format == "huggingface":
+        from transformer_mt.exporting import huggingface
+
+        reason = huggingface.unsupported(trained.config.model)
+    else:
+        import_ctranslate2()
+        from transformer_mt.exporting import ctranslate2_format
+
+        reason = unsupported_setting(trained.config.model, SUPPORTED)
+    if reason:
+        raise UserError(f"{model_dir} cannot be exported as {format}: {reason}")
     with replacing_directory(output_dir) as directory:
-        write(directory)
-        if format == "ctranslate2":
+        if format == "huggingface":
+            huggingface.write(trained, directory)
+        else:
+            ctranslate2_format.write(trained, directory, quantization)
             settings = trained.config.model.max_positions, trained.config.decoding.alignment_layer
             exported = CTranslate2Engine(directory, *settings, device="cpu")
             compare(translator.engine, exported, trained, quantization)
@@ -108,24 +120,6 @@ def export_argos(model_dir: Path, output: Path, quantization: str, overrides: Se
         directory = Path(temporary) / "ctranslate2"
         export(model_dir, directory, "ctranslate2", quantization, overrides)
         pack_argos(directory, trained, output)
-
-
-def _writer(trained: Trained, model_dir: Path, format: Format, quantization: str) -> Callable[[Path], None]:
-    """Return the function that writes the export. Raises UserError if the format does not support the model."""
-    # Imported here, because they import other packages that may not be installed.
-    if format == "ctranslate2":
-        import_ctranslate2()
-        from transformer_mt.exporting import ctranslate2_format
-
-        reason = unsupported_setting(trained.config.model, SUPPORTED)
-        write = partial(ctranslate2_format.write, trained, quantization=quantization)
-    else:
-        from transformer_mt.exporting import huggingface
-
-        reason, write = huggingface.unsupported(trained.config.model), partial(huggingface.write, trained)
-    if reason:
-        raise UserError(f"{model_dir} cannot be exported as {format}: {reason}")
-    return write
 
 
 def check_output(output_dir: Path) -> None:

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 
 from transformer_mt.base.cores import OtherPrograms
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, UserError
-from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import counted, duration, warn
 from transformer_mt.corpora.opening import open_corpus
 from transformer_mt.evaluation.evaluated_texts import model_in
@@ -90,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.unlink()
         raise
     print(f"wrote {output}: {said}")
-    print(f"next: {command_line(cli.command('train', str(output), '--all'))}")
+    print(f"next: {cli.command('train', str(output), '--all')}")
     return 0
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import CorpusError, DirectoryError, EvaluationError
 from transformer_mt.base.languages import KEEP
-from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import counted, cut, warn
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import KEPT, REASONS, TextFilters
@@ -60,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             prepare(config, arguments.workers)
     except KeyboardInterrupt:
         command = cli.command("prepare", arguments.config, *arguments.overrides)
-        print(f"Finished parts are kept. To resume: {command_line(command)}", file=sys.stderr)
+        print(f"Finished parts are kept. To resume: {command}", file=sys.stderr)
         raise
     return 0
 

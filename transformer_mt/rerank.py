@@ -143,15 +143,12 @@ def _parser() -> argparse.ArgumentParser:
         "python -m transformer_mt.rerank valid.jsonl --tune valid.de\n"
         "  python -m transformer_mt.rerank test.jsonl channel=0.5 length_penalty=1 > test.de",
     )
-    parser.add_argument(
-        "lists", metavar="NBEST", type=cli.place, help="a file of n-best lists; may be a .gz, .zst or .xz"
-    )
-    parser.add_argument(
-        "weights", metavar="NAME=WEIGHT", nargs="*", default=[], help="the weight of a field, such as channel=0.5"
-    )
-    parser.add_argument(
-        "--tune", metavar="REFERENCE", type=cli.place, help="find the weights that give the highest BLEU with this file"
-    )
+    about = "a file of n-best lists; may be a .gz, .zst or .xz"
+    parser.add_argument("lists", metavar="NBEST", type=cli.place, help=about)
+    about = "the weight of a field, such as channel=0.5"
+    parser.add_argument("weights", metavar="NAME=WEIGHT", nargs="*", default=[], help=about)
+    about = "find the weights that give the highest BLEU with this file"
+    parser.add_argument("--tune", metavar="REFERENCE", type=cli.place, help=about)
     about = "choose the translation that is most similar to the same line of this file"
     parser.add_argument("--closest", metavar="REFERENCE", type=cli.place, help=about)
     about = "the language of REFERENCE, which decides the tokenisation of BLEU"

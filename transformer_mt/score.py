@@ -162,13 +162,11 @@ def _parser() -> argparse.ArgumentParser:
     cli.add_engine_arguments(parser)
     about = "a file of sentences, one per line; may be compressed (.gz, .zst or .xz)"
     parser.add_argument("source", metavar="SOURCE", type=cli.place, nargs="?", help=about)
-    parser.add_argument(
-        "target", metavar="TARGET", type=cli.place, nargs="?", help="the file of their translations, or of n-best lists"
-    )
+    about = "the file of their translations, or of n-best lists"
+    parser.add_argument("target", metavar="TARGET", type=cli.place, nargs="?", help=about)
     parser.add_argument("--add", metavar="NAME", help="add this field to each translation of n-best lists")
-    parser.add_argument(
-        "--reverse", action="store_true", help="score each source given its target, by a model of the reverse direction"
-    )
+    about = "score each source given its target, by a model of the reverse direction"
+    parser.add_argument("--reverse", action="store_true", help=about)
     parser.add_argument("--tag", metavar="TAG", help="put this tag of the model before each text that it reads")
     about = "score given subword pieces: the targets, separated by spaces, or the pieces in n-best lists"
     parser.add_argument("--pieces", action="store_true", help=about)

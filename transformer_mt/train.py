@@ -10,7 +10,6 @@ from pathlib import Path
 
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, RankError, TrainingError
 from transformer_mt.base.languages import has_spaces
-from transformer_mt.base.system import command_line
 from transformer_mt.base.torchrun import may_restart, num_processes
 from transformer_mt.base.wording import counted, warn
 from transformer_mt.batches.batching import stages_of
@@ -86,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 2  # the first rank has the same error, and prints it
     if signum:
         command = cli.command("train", arguments.config, *arguments.overrides)
-        ranks.say(f"To resume: {command_line(command)}" + (", by torchrun as before" if ranks.size > 1 else ""))
+        ranks.say(f"To resume: {command}" + (", by torchrun as before" if ranks.size > 1 else ""))
     return 128 + signum if signum else 0
 
 
@@ -105,7 +104,7 @@ def _lack_of_memory_explained() -> Iterator[None]:
 
 
 @_lack_of_memory_explained()
-def run_all_stages(config: str, overrides: Sequence[str], command: Sequence[str]) -> int:
+def run_all_stages(config: str, overrides: Sequence[str], command: str) -> int:
     """Prepare, train and average; evaluate if there are test sets. A stage resumes, or finds that it is done already.
 
     Returns the exit status of the first stage that was stopped, or 0. If one is stopped, prints `command`, which
@@ -115,7 +114,7 @@ def run_all_stages(config: str, overrides: Sequence[str], command: Sequence[str]
         raise ConfigError("--all is for one process: under torchrun, start the stages one after another")
     settings = load_config(config, overrides)
     usable_device(settings.training.device)  # an error now is better than one after `prepare`
-    resume = f"To resume, and to run the later stages, too: {command_line(command)}"
+    resume = f"To resume, and to run the later stages, too: {command}"
     for name, arguments in stages(config, overrides, settings.run_dir, bool(settings.corpus.test)):
         stage = importlib.import_module(f"transformer_mt.{name}").main
         try:
@@ -232,7 +231,7 @@ def _progress_at(path: Path | None, config: Config, data: dict[str, str], device
 
 
 def _next(config: Config) -> str:
-    return f"next: {command_line(cli.command('average', config.run_dir))}"
+    return f"next: {cli.command('average', config.run_dir)}"
 
 
 def _summary(progress: Progress, settings: TrainingConfig) -> str:

@@ -197,12 +197,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--format", choices=["text", *get_args(DocumentForm)], help=about)
     parser.add_argument("--tag", metavar="TAG", help="put this tag of the model, such as '<2de>', before every line")
-    parser.add_argument(
-        "--prefix", metavar="FILE", type=cli.place, help="translation n begins with line n of this file"
-    )
-    parser.add_argument(
-        "--terms", metavar="FILE", type=Path, help="how to translate terms: a line is SOURCE, a tab, TARGET|TARGET|…"
-    )
+    about = "translation n begins with line n of this file"
+    parser.add_argument("--prefix", metavar="FILE", type=cli.place, help=about)
+    about = "how to translate terms: a line is SOURCE, a tab, TARGET|TARGET|…"
+    parser.add_argument("--terms", metavar="FILE", type=Path, help=about)
     parser.add_argument("--scores", action="store_true", help="write SCORE before each translation")
     parser.add_argument("--alignment", action="store_true", help="write which source word each target word comes from")
     parser.add_argument("--json", action="store_true", help="write one JSON object for each line")

@@ -13,8 +13,7 @@ import polib
 from transformer_mt.base.errors import TranslationError
 from transformer_mt.decoding.translation import Translation, doubtful
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.documents.document import in_utf8
-from transformer_mt.documents.gettext import translate_po
+from transformer_mt.documents.document import in_utf8, translate_po
 from transformer_mt.settings.search_settings import DecodingConfig
 
 HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'

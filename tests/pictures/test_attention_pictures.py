@@ -14,7 +14,7 @@ from transformer_mt import plot
 from transformer_mt.base.languages import BOS, EOS
 from transformer_mt.decoding.engine import Sentence, Wanted
 from transformer_mt.models.attention_weights import attention_to_source
-from transformer_mt.reporting import picture_file, plot_attention
+from transformer_mt.reporting import plot_attention
 from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.text.tokenizer import Tokenizer
 
@@ -60,7 +60,7 @@ def drawn(monkeypatch, tmp_path, capsys):
             draw = (lambda *_: None) if parts else figure_of
             patch.setattr(plot_attention, "heat_maps_of", lambda *given: (got.append(given), draw(*given))[1])
             if not real:
-                patch.setattr(picture_file, "write", lambda _, make, __: make())
+                patch.setattr(plot_attention, "write", lambda _, make, __: make())
             assert plot.main([str(argument) for argument in arguments]) == 0
         assert not real or output.stat().st_size > 1000
         maps_MTS, titles, across, rows, columns = got.pop()

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from transformer_mt import average, export, prepare, train
 from transformer_mt.base.errors import CorpusError, TokenizerError, UserError
 from transformer_mt.decoding.translator import Translator
-from transformer_mt.evaluation.evaluated_texts import read_test_sets
+from transformer_mt.evaluation.evaluated_texts import read_test_set
 from transformer_mt.settings.reading import load_config
 from transformer_mt.storage.checksums import SUMS, checkpoint_path
 from transformer_mt.storage.own_directory import LOCK
@@ -78,7 +78,7 @@ def use(kind: str, directory: Path, file: str, experiment: Path, run: Path) -> N
         case "export":
             Translator.load(directory, "cpu", engine="ctranslate2", workers=1)
         case "data" if file.startswith("test/"):
-            read_test_sets(directory, ["tiny"])
+            read_test_set(directory, "tiny")
         case "data":
             train.main([str(experiment), f"data_dir={directory}", f"run_dir={run}"])
         case _:
@@ -293,4 +293,4 @@ def test_data_that_are_damaged_are_not_taken_for_prepared(experiment, tmp_path, 
     assert status == 2 and says(error, "file-differs-from-sum", str(data / file))
     if file.startswith("test/"):
         with pytest.raises(CorpusError, match=message("file-differs-from-sum", str(data / file))):
-            read_test_sets(data, ["tiny"])
+            read_test_set(data, "tiny")

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -207,9 +208,9 @@ def test_help_shows_an_example_that_can_be_run(monkeypatch, capsys, name):
 
 
 def test_a_command_to_resume_with_can_be_run(monkeypatch, tmp_path):
-    assert cli.command("average", "x y")[1:] == ["-m", "transformer_mt.average", "x y"]
+    assert shlex.split(cli.command("average", "x y"))[1:] == ["-m", "transformer_mt.average", "x y"]
     python = tmp_path / "venv" / "python"
     monkeypatch.setattr(sys, "executable", str(python))
-    assert cli.command("average")[0] == str(python)
+    assert shlex.split(cli.command("average"))[0] == str(python)
     monkeypatch.chdir(tmp_path)
-    assert cli.command("average")[0] == "venv/python"
+    assert shlex.split(cli.command("average"))[0] == "venv/python"

@@ -4,8 +4,7 @@ import pytest
 from helpers.hostile import time_limit
 from helpers.text import settings
 
-from transformer_mt.text.casing import Casing
-from transformer_mt.text.modifiers import title_case, upper_case
+from transformer_mt.text.modifiers import Casing, title_case, upper_case
 from transformer_mt.text.tokenizer import Tokenizer
 
 LINES = [

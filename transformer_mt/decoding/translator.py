@@ -21,7 +21,7 @@ from transformer_mt.decoding.translation import BLANK, Translation, joined
 from transformer_mt.decoding.word_pieces import written_together
 from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.search_settings import DecodingConfig, changed, check_for_model
-from transformer_mt.text.casing import Casing
+from transformer_mt.text.modifiers import Casing
 from transformer_mt.text.protection import Protection, knows_pieces
 from transformer_mt.text.terms import Terms
 from transformer_mt.text.tokenizer import Tokenizer, tagged

@@ -246,7 +246,7 @@ def _read(path: Path) -> _Run:
 def _compared(name: str, runs: Sequence[_Run]) -> ComparedTest:
     found = list[Translated]()
     for run in runs:
-        text = evaluated_texts.read_test_sets(Path(run.config.data_dir), [name])[name]
+        text = evaluated_texts.read_test_set(Path(run.config.data_dir), name)
         if found and text.references != found[0].text.references:
             raise EvaluationError(
                 f"{found[0].run} and {run.name} have different references for the test set {name}, so their scores "

@@ -71,27 +71,25 @@ def check_same_tokenizer(model: Path, model_name: str, data_dir: Path) -> None:
         )
 
 
-def read_test_sets(data_dir: Path, names: Sequence[str]) -> dict[str, TestSet]:
-    """Read the sources and references of each test set. Raises a UserError if a file is missing or damaged."""
-    files = {name: files_of(f"test/{name}") for name in names}
-    all_files = [file for both in files.values() for file in both]
-    for file in all_files:
+def read_test_set(data_dir: Path, name: str) -> TestSet:
+    """Read the sources and references of a test set. Raises a UserError if a file is missing or damaged."""
+    files = files_of(f"test/{name}")
+    for file in files:
         if not (data_dir / file).is_file():
             raise EvaluationError(
                 f"{data_dir / file} is missing. Write it with `python -m transformer_mt.prepare CONFIG`; if the data "
                 "are elsewhere, give data_dir=DIRECTORY; or score files with --hypothesis and --reference"
             )
-    check_data(data_dir, all_files)
-    return {name: _read(data_dir, both) for name, both in files.items()}
+    return _read(data_dir, files)
 
 
 def read_validation_set(data_dir: Path) -> TestSet:
     """Read the sources and references of the validation set. Raises a UserError if a file is missing or damaged."""
-    check_data(data_dir, VALIDATION_TEXT)
     return _read(data_dir, VALIDATION_TEXT)
 
 
 def _read(data_dir: Path, files: Sequence[str]) -> TestSet:
+    check_data(data_dir, files)
     sources, references = (list(read_lines(data_dir / file)) for file in files)
     check_aligned([sources, references], [str(data_dir / file) for file in files])
     return TestSet(sources, [references])

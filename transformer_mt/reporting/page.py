@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from transformer_mt.base.errors import CheckpointError, EvaluationError, UserError
 from transformer_mt.base.wording import counted, duration
 from transformer_mt.evaluation.comparing import Translated, compared_test, comparison, read_translations, spread
-from transformer_mt.evaluation.evaluated_texts import TestSet, model_in, read_test_sets, results_dir
+from transformer_mt.evaluation.evaluated_texts import TestSet, model_in, read_test_set, results_dir
 from transformer_mt.evaluation.scores_json import Results, read_scores
 from transformer_mt.reporting import charts
 from transformer_mt.reporting.charts import CURVES, Chart, LogLine, lines_of, read_log
@@ -207,7 +207,7 @@ def _translated(name: str, runs: Sequence[Run], notes: list[str]) -> list[Transl
     translations = list[Translated]()
     for run in runs:
         with left_out(notes, f"The translations of {run.name} are left out: "):
-            text = read_test_sets(Path(run.config.data_dir), [name])[name]
+            text = read_test_set(Path(run.config.data_dir), name)
             found = read_translations(run.name, run.config, name, text, run.results[name])
             if translations and text != translations[0].text:
                 raise EvaluationError(f"its test set {name} has other sentences")

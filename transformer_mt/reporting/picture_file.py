@@ -1,24 +1,19 @@
-"""Writes pictures, and has the common part of all commands of pictures.
+"""Writes pictures that matplotlib draws, and finds fonts for the letters in them.
 
-The same picture always gives the same bytes.
-
-matplotlib is an optional package, and is imported only when a picture is drawn.
+The same picture always gives the same bytes. matplotlib is an optional package, so it is imported only when a picture
+is drawn.
 """
 
-import argparse
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_mt.base.errors import UserError
-from transformer_mt.base.wording import warn
 from transformer_mt.storage.files import replacing
-from transformer_mt.terminal import cli
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,33 +97,3 @@ def check(path: Path, formats: Mapping[str, Sequence[bytes]] = FORMATS) -> str:
                 f"{path} exists, and is not a .{found} written by this command; nothing was changed. Give another file"
             )
     return found
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture that is not drawn yet."""
-
-    make: Callable[[], "Figure"]
-    summary: str
-    """The text to print after the name of the file."""
-    text: str = ""
-    """All of the user's text in the picture, to find fonts with its characters."""
-
-
-def parser(name: str, description: str, example: str) -> argparse.ArgumentParser:
-    """Return the parser of a kind of picture, with the options that all pictures have."""
-    description = f"{description}\n\nThe same input gives exactly the same file. Needs the package matplotlib."
-    made = cli.parser(f"plot {name}", description, f"python -m transformer_mt.plot {example}")
-    made.add_argument("--output", metavar="FILE", type=Path, required=True, help="picture: .png, .svg or .pdf")
-    return made
-
-
-def draw(arguments: argparse.Namespace, picture_of: Callable[[argparse.Namespace], Picture]) -> int:
-    """Write the picture to --output, and print what it shows. Returns the exit status."""
-    check(arguments.output)
-    picture = picture_of(arguments)
-    if lacking := sorted(fonts_for(picture.text)[1]):
-        warn(f"no font has {' '.join(lacking)}: install one")
-    write(arguments.output, picture.make, picture.text)
-    print(f"{cli.shown(arguments.output)}: {picture.summary}")
-    return 0

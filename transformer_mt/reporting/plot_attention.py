@@ -6,20 +6,21 @@ H heads  T rows  S columns, both of pieces  N rows  M columns, both of words; or
 import argparse
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from transformer_mt.base.errors import UserError
 from transformer_mt.base.languages import has_spaces
-from transformer_mt.base.wording import counted
+from transformer_mt.base.wording import counted, warn
 from transformer_mt.decoding.translator import PairAttention, Translator
 from transformer_mt.decoding.word_pieces import WORD, text_of, written_together
 from transformer_mt.models.attention_weights import Attention, FloatArray, index_of
-from transformer_mt.reporting import picture_file
-from transformer_mt.reporting.picture_file import Picture, new_figure
+from transformer_mt.reporting.picture_file import check, fonts_for, new_figure, write
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.terminal import cli
@@ -50,41 +51,45 @@ class Side:
     pieces: list[str]
 
 
-def _model_arguments(parser: argparse.ArgumentParser) -> None:
+def _parser(name: str, description: str, example: str) -> argparse.ArgumentParser:
+    """Return the parser of a kind of picture, with the options that all pictures have."""
+    description = f"{description}\n\nThe same input gives exactly the same file. Needs the package matplotlib."
+    parser = cli.parser(f"plot {name}", description, f"python -m transformer_mt.plot {example}")
+    parser.add_argument("--output", metavar="FILE", type=Path, required=True, help="picture: .png, .svg or .pdf")
     cli.add_model(parser)
     cli.add_settings(parser, "change a setting of decoding, for example beam_size=5")
     parser.add_argument("--source", metavar="TEXT", required=True, help="the sentence")
     parser.add_argument("--target", metavar="TEXT", help="its translation (default: the model translates it)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+    return parser
 
 
 def _weights(arguments: argparse.Namespace) -> tuple[PairAttention, DecodingConfig]:
+    check(arguments.output)  # an error now is better than one after the translation
     with Translator.load(arguments.model, arguments.device, workers=1) as translator:
         decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
         return translator.attention(arguments.source, arguments.target, decoding), decoding
 
 
+def _draw(path: Path, make: Callable[[], "Figure"], summary: str, texts: Sequence[str]) -> int:
+    """Write the picture with these texts, and print what it shows. Returns the exit status."""
+    if lacking := sorted(fonts_for("".join(texts))[1]):
+        warn(f"no font has {' '.join(lacking)}: install one")
+    write(path, make, "".join(texts))
+    print(f"{cli.shown(path)}: {summary}")
+    return 0
+
+
 def attention(argv: Sequence[str]) -> int:
     """Draw maps of an attention. Returns the exit status."""
     example = 'runs/demo_en_de/model --source "He sees the house." --output attention.png'
-    parser = picture_file.parser("attention", _ATTENTION_HELP, example)
-    _model_arguments(parser)
+    parser = _parser("attention", _ATTENTION_HELP, example)
     kinds = ["cross", "encoder", "decoder"]
     parser.add_argument("--attention", choices=kinds, default="cross", help="which attention (default: cross)")
     about = "layers; 1 is the lowest, 0 is the one before the last (default: alignment_layer)"
     parser.add_argument("--layer", metavar="N[,N...]|all", type=_layers, help=about)
     parser.add_argument("--heads", action="store_true", help="draw a map for each head, not their mean")
-    return picture_file.draw(parser.parse_intermixed_args(argv), _maps)
-
-
-def _layers(text: str) -> list[int]:
-    try:
-        return [] if text == "all" else [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a layer: give one number, several (1,3,6), or all") from None
-
-
-def _maps(arguments: argparse.Namespace) -> Picture:
+    arguments = parser.parse_intermixed_args(argv)
     found, decoding = _weights(arguments)
     layers_LHTS, rows, columns = kind_of(found, arguments.attention)
     usual = decoding.alignment_layer if arguments.attention == "cross" else 0
@@ -94,13 +99,17 @@ def _maps(arguments: argparse.Namespace) -> Picture:
     heads = [f"head {head}" for head in range(1, weights_LHTS.shape[1] + 1)]
     if not arguments.heads:
         weights_LHTS, heads = weights_LHTS.mean(axis=1, keepdims=True), ["mean"]
-    layers, maps_MTS = [index + 1 for index in indices], weights_LHTS.reshape(-1, *weights_LHTS.shape[2:])
-    titles = [f"layer {layer}, {head}" for layer in layers for head in heads]
-    return Picture(
-        lambda: heat_maps_of(maps_MTS, titles, across(len(layers), len(heads)), rows, columns),
-        found.text,
-        "".join(rows.pieces + columns.pieces),
-    )
+    maps_MTS = weights_LHTS.reshape(-1, *weights_LHTS.shape[2:])
+    titles = [f"layer {index + 1}, {head}" for index in indices for head in heads]
+    make = partial(heat_maps_of, maps_MTS, titles, across(len(indices), len(heads)), rows, columns)
+    return _draw(arguments.output, make, found.text, rows.pieces + columns.pieces)
+
+
+def _layers(text: str) -> list[int]:
+    try:
+        return [] if text == "all" else [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a layer: give one number, several (1,3,6), or all") from None
 
 
 def kind_of(found: PairAttention, attention: Attention) -> tuple[FloatArray, Side, Side]:
@@ -219,18 +228,14 @@ The command prints the three words with the largest weights, in the mean of the 
 def self_attention(argv: Sequence[str]) -> int:
     """Draw to which words one word attends. Returns the exit status."""
     example = 'runs/demo_en_de/model --source "Anna sold the lamp because it was old." --word it --output it.png'
-    parser = picture_file.parser("self-attention", _SELF_ATTENTION_HELP, f"self-attention {example}")
-    _model_arguments(parser)
+    parser = _parser("self-attention", _SELF_ATTENTION_HELP, f"self-attention {example}")
     about = "the word; if it occurs several times, the first; WORD:2 is the second"
     parser.add_argument("--word", metavar="WORD", required=True, help=about)
     parser.add_argument("--side", choices=["encoder", "decoder"], default="encoder", help="(default: encoder)")
     about = "1 is the lowest, 0 is the one before the last (default: 0)"
     parser.add_argument("--layer", metavar="N", type=int, default=0, help=about)
     parser.add_argument("--heads", action="store_true", help="draw each head in its own colour, not their mean")
-    return picture_file.draw(parser.parse_intermixed_args(argv), _attention_of_word)
-
-
-def _attention_of_word(arguments: argparse.Namespace) -> Picture:
+    arguments = parser.parse_intermixed_args(argv)
     found, _ = _weights(arguments)
     layers_LHTS, rows, columns = kind_of(found, arguments.side)
     index = index_of(arguments.side, arguments.layer, len(layers_LHTS))
@@ -248,11 +253,9 @@ def _attention_of_word(arguments: argparse.Namespace) -> Picture:
     texts, seen_texts = [word.text for word in words], [word.text for word in seen]
     mean_M = weights_HM.mean(axis=0)
     most = [f"{seen_texts[other]} {mean_M[other]:.2f}" for other in np.argsort(-mean_M, kind="stable")[:3]]
-    return Picture(
-        lambda: arcs_of(weights_HM, heads, title, texts, number, seen_texts),
-        f"{texts[number]} looks at {', '.join(most)}",
-        "".join(texts + seen_texts),
-    )
+    summary = f"{texts[number]} looks at {', '.join(most)}"
+    make = partial(arcs_of, weights_HM, heads, title, texts, number, seen_texts)
+    return _draw(arguments.output, make, summary, texts + seen_texts)
 
 
 def number_of(wanted: str, words: Sequence[Word]) -> int:

@@ -12,6 +12,7 @@ from transformer_mt.base.errors import TranslationError
 from transformer_mt.decoding.line_parts import space_between
 from transformer_mt.decoding.translation import Translation, doubtful
 from transformer_mt.decoding.translator import Translator
+from transformer_mt.documents.document import DocumentForm
 from transformer_mt.settings.search_settings import DecodingConfig, changed
 from transformer_mt.text.sentences import split_sentences
 from transformer_mt.text.terms import Terms
@@ -19,8 +20,7 @@ from transformer_mt.text.tokenizer import tagged
 
 AT_ONCE = 64  # lines of one job that are translated together: a small job waits no longer than these take
 
-
-Form = Literal["text", "html", "xml", "markdown", "paragraphs", "srt", "vtt", "po"]
+Form = Literal["text", DocumentForm]
 
 
 @dataclass

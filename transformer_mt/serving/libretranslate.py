@@ -18,9 +18,8 @@ from transformer_mt.base.errors import TranslationError
 from transformer_mt.base.wording import cut
 from transformer_mt.documents.document import ENDINGS, in_utf8
 from transformer_mt.serving.jobs import Form, Job, text_of
-from transformer_mt.serving.limits import MOST_ALTERNATIVES, MOST_FIELDS, json_object, num_sentences
-from transformer_mt.serving.served_languages import name_of
-from transformer_mt.serving.service import Direction, Service
+from transformer_mt.serving.limits import MOST_ALTERNATIVES, MOST_FIELDS, json_object
+from transformer_mt.serving.service import Direction, Service, name_of
 
 _FORMS: dict[str, Form] = {".txt": "text", **ENDINGS}
 _PACKAGES = {"po": "polib", "markdown": "markdown_it"}  # without them, these forms are not offered
@@ -92,18 +91,13 @@ class LibreTranslate:
         if direction.source == direction.target and direction.confidence is not None:
             return list(texts), [[] for _ in texts]
         job = Job(tuple(texts), form=form, n_best=alternatives + 1 if form == "text" else 1)
-        request.state.sentences = num_sentences(texts)
         answer = await self.service.answer(request, direction, job)
-        best = [text_of(found) for found in answer]
-        ranks = range(1, job.n_best)
-        others = [dict.fromkeys(text_of(found, rank) for rank in ranks) for found in answer]
-        return (
-            [found if found.strip() else text for text, found in zip(texts, best, strict=True)],
-            [
-                [other for other in each if other.strip() and other != found]
-                for found, each in zip(best, others, strict=True)
-            ],
-        )
+        best, others = list[str](), list[list[str]]()
+        for text, found in zip(texts, answer, strict=True):
+            first, *further = dict.fromkeys(text_of(found, rank) for rank in range(job.n_best))
+            best.append(first if first.strip() else text)
+            others.append([other for other in further if other.strip()])
+        return best, others
 
     async def detect(self, request: Request) -> Response:
         text = _text(await self._fields(request), "q")

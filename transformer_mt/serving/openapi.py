@@ -10,13 +10,24 @@ from transformer_mt.version import __version__
 _JSON, _BYTES = "application/json", "application/octet-stream"
 _PLACE = "#/components/schemas/{model}"
 _ABOUT = "Machine translation. The routes outside of /v1 are those of LibreTranslate, and take forms and queries, too."
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": _PLACE.format(model=name)}
+
+
+def _array(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {"type": "object", "properties": properties} | ({"required": list(required)} if required else {})
+
+
 _TEXT = {"type": "string"}
-_TEXTS = {"oneOf": [_TEXT, {"type": "array", "items": _TEXT}]}
-_LANGUAGE = {
-    "type": "object",
-    "properties": {"code": _TEXT, "name": _TEXT, "targets": {"type": "array", "items": _TEXT}},
-}
-_CONFIDENCE = {"type": "object", "properties": {"language": _TEXT, "confidence": {"type": "number"}}}
+_TEXTS = {"oneOf": [_TEXT, _array(_TEXT)]}
+_LANGUAGE = _object({"code": _TEXT, "name": _TEXT, "targets": _array(_TEXT)})
+_CONFIDENCE = _object({"language": _TEXT, "confidence": {"type": "number"}})
 _KEY = {"api_key": _TEXT}
 _PAIR = {"source": {**_TEXT, "description": "a language code, or auto"}, "target": _TEXT}
 _STATUSES = {
@@ -76,15 +87,3 @@ def _route(summary: str, body: dict[str, Any] | None, answer: dict[str, Any], me
         return {"get": described}
     form = "multipart/form-data" if "file" in body.get("properties", {}) else _JSON
     return {"post": described | {"requestBody": {"required": True, "content": {form: {"schema": body}}}}}
-
-
-def _ref(name: str) -> dict[str, Any]:
-    return {"$ref": _PLACE.format(model=name)}
-
-
-def _array(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-def _object(properties: dict[str, Any], *required: str) -> dict[str, Any]:
-    return {"type": "object", "properties": properties} | ({"required": list(required)} if required else {})

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
 
 from transformer_mt.serving.jobs import Form, Found, Job, Sentence, text_of
-from transformer_mt.serving.limits import MOST_ALTERNATIVES, WIDEST_BEAM, json_object, num_sentences
+from transformer_mt.serving.limits import MOST_ALTERNATIVES, WIDEST_BEAM, json_object
 from transformer_mt.serving.service import Direction, Service
 
 
@@ -103,7 +103,6 @@ class V1:
         same = wanted.model_dump(include={"n_best", "protect", "beam_size", "alignment", "by_sentence"})
         prefixes = None if wanted.prefixes is None else tuple(wanted.prefixes)
         job = Job(tuple(texts), form=wanted.format, prefixes=prefixes, terms=terms, **same)
-        request.state.sentences = num_sentences(texts)
         answer = await self.service.answer(request, direction, job)
         found = AnswerJson(
             source=direction.source,

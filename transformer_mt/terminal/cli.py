@@ -10,11 +10,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import fields
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, get_args, get_type_hints
+from typing import TYPE_CHECKING, NoReturn, get_args
 
 from transformer_mt import end_at_once
 from transformer_mt.base import remote
 from transformer_mt.base.errors import ConfigError, UserError
+from transformer_mt.base.system import command_line
 from transformer_mt.base.wording import cut, hidden
 from transformer_mt.marian import as_model_dir
 
@@ -66,32 +67,23 @@ def add_settings(parser: argparse.ArgumentParser, meaning: str) -> None:
     parser.add_argument("overrides", metavar="key=value", nargs="*", default=[], help=meaning)
 
 
-_ENGINE_HELP = {
-    "device": "auto, cpu, cuda or cuda:N (default: auto)",
-    "dtype": "format of matrix products (default: fp32)",
-    "quantize": "int8: multiply matrices of 8-bit integers, on a CPU (default: none)",
-    "workers": "number of processes on a CPU; 0, the default, lets the engine choose",
-    "engine": "torch (the default) runs a model directory; ctranslate2 runs a directory that `export` wrote",
-    "plain": "run the slow code that is easy to read instead of its faster versions, to compare the two",
-}
-
-
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --ensemble, and an option for each of EngineOptions."""
+    from transformer_mt.decoding.loading import Dtype, EngineName, Quantization  # here: most commands need no engine
+
     about = "another model with the same vocabulary, to use the mean of the models' probabilities. May be repeated"
     parser.add_argument("--ensemble", metavar="MODEL_DIR", type=Path, action="append", default=[], help=about)
-    from transformer_mt.decoding.loading import EngineOptions  # here, because most commands need no engine
-
-    kinds = get_type_hints(EngineOptions)
-    for name, about in _ENGINE_HELP.items():
-        default, choices = getattr(EngineOptions, name), get_args(kinds[name])
-        if default is False:
-            parser.add_argument(f"--{name}", action="store_true", help=about)
-        elif choices:
-            parser.add_argument(f"--{name}", choices=choices, default=default, help=about)
-        else:
-            metavar = "N" if kinds[name] is int else None
-            parser.add_argument(f"--{name}", type=kinds[name], metavar=metavar, default=default, help=about)
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+    about = "format of matrix products (default: fp32)"
+    parser.add_argument("--dtype", choices=get_args(Dtype), default="fp32", help=about)
+    about = "int8: multiply matrices of 8-bit integers, on a CPU (default: none)"
+    parser.add_argument("--quantize", choices=get_args(Quantization), default="none", help=about)
+    about = "number of processes on a CPU; 0, the default, lets the engine choose"
+    parser.add_argument("--workers", metavar="N", type=int, default=0, help=about)
+    about = "torch (the default) runs a model directory; ctranslate2 runs a directory that `export` wrote"
+    parser.add_argument("--engine", choices=get_args(EngineName), default="torch", help=about)
+    about = "run the slow code that is easy to read instead of its faster versions, to compare the two"
+    parser.add_argument("--plain", action="store_true", help=about)
 
 
 def engine_options(arguments: argparse.Namespace) -> "EngineOptions":
@@ -231,9 +223,9 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def command(stage: str, *arguments: str) -> list[str]:
-    """Return the command line of a stage as a list of words that a user can type in the working directory."""
-    return [shown(Path(sys.executable)), "-m", f"transformer_mt.{stage}", *arguments]
+def command(stage: str, *arguments: str) -> str:
+    """Return the command line of a stage as a user can type it in the working directory."""
+    return command_line([shown(Path(sys.executable)), "-m", f"transformer_mt.{stage}", *arguments])
 
 
 def shown(path: Path) -> str:

@@ -81,8 +81,7 @@ class _FileTranslation:
         self.translator = _loaded(arguments)
         self.translator.tags.check(arguments.tag)
         self.terms = arguments.terms and Terms.load(arguments.terms)
-        config = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding")
-        self.decoding: DecodingConfig = config.decoding
+        self.decoding = load_config(arguments.model / "config.yaml", arguments.overrides, "decoding").decoding
         self.settings = _settings(arguments, self.decoding, self.terms)
         place = torchrun.place()
         self.shows = not arguments.quiet and (place is None or place.rank == 0)  # they would write into one terminal

@@ -81,20 +81,13 @@ class LineInput:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments --errors and --buffer-lines."""
-    parser.add_argument(
-        "--errors",
-        choices=["strict", "replace"],
-        default="strict",
-        help="what to do with bytes that are not UTF-8: stop (strict, the default), or read them as U+FFFD (replace)",
+    about = "what to do with bytes that are not UTF-8: stop (strict, the default), or read them as U+FFFD (replace)"
+    parser.add_argument("--errors", choices=["strict", "replace"], default="strict", help=about)
+    about = (
+        "process up to N lines together (default: 2048). More lines are faster, because sentences of a batch are "
+        "then more similar in length. From a pipe, a block has only the lines that have arrived"
     )
-    parser.add_argument(
-        "--buffer-lines",
-        metavar="N",
-        type=cli.positive,
-        default=2048,
-        help="process up to N lines together (default: 2048). More lines are faster, because sentences of a batch are "
-        "then more similar in length. From a pipe, a block has only the lines that have arrived",
-    )
+    parser.add_argument("--buffer-lines", metavar="N", type=cli.positive, default=2048, help=about)
 
 
 def open_lines(path: Place | None, errors: text_files.InvalidText, buffer_lines: int) -> LineInput:
