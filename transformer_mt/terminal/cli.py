@@ -68,7 +68,7 @@ def add_settings(parser: argparse.ArgumentParser, meaning: str) -> None:
 
 _ENGINE_HELP = {
     "device": "auto, cpu, cuda or cuda:N (default: auto)",
-    "dtype": "format of matrix products (default: fp32)",
+    "dtype": "format of matrix products; auto: the fastest of a GPU, fp32 on a CPU (default: fp32)",
     "quantize": "int8: multiply matrices of 8-bit integers, on a CPU (default: none)",
     "workers": "number of processes on a CPU; 0, the default, lets the engine choose",
     "engine": "torch (the default) runs a model directory; ctranslate2 runs a directory that `export` wrote",
@@ -97,7 +97,7 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
 def engine_options(arguments: argparse.Namespace) -> "EngineOptions":
     from transformer_mt.decoding.loading import EngineOptions  # here, because most commands need no engine
 
-    return EngineOptions(**{option.name: getattr(arguments, option.name) for option in fields(EngineOptions)})
+    return EngineOptions(**{each.name: getattr(arguments, each.name) for each in fields(EngineOptions)}).resolved()
 
 
 def model_dirs(arguments: argparse.Namespace) -> list[Path]:
