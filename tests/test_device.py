@@ -4,7 +4,9 @@ from helpers.messages import message
 from helpers.pretended_gpus import two_gpus
 from torch.nn.attention import SDPBackend
 
-from transformer_mt.base.errors import ConfigError
+from transformer_mt.base.errors import ConfigError, TranslationError
+from transformer_mt.decoding.loading import EngineOptions
+from transformer_mt.decoding.translator import Translator
 from transformer_mt.kernels import device as device_module
 from transformer_mt.kernels.device import check_c_compiler, choose_device, why_gpu_unused
 
@@ -180,6 +182,29 @@ def test_a_missing_c_compiler_or_header_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("CC", "other-cc")
     with pytest.raises(ConfigError, match=message("compiler-missing")):
         check_c_compiler()
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype"), [((9, 0), "bf16"), ((8, 0), "bf16"), ((7, 5), "fp16"), ((7, 0), "fp16"), ((6, 1), "fp32")]
+)
+def test_for_a_search_auto_is_the_fastest_precision_of_a_gpu(capability, dtype):
+    with two_gpus(capability):
+        assert EngineOptions("cuda:1", dtype="auto").resolved() == EngineOptions("cuda:1", dtype=dtype)
+        assert EngineOptions("cuda:1").resolved().dtype == "fp32", "auto is not the default"
+
+
+@pytest.mark.parametrize("capabilities", [(), ("avx512_bf16", "amx_bf16")])
+def test_for_a_search_auto_is_fp32_on_every_cpu(processor, model_dir, capabilities):
+    """While training takes bf16 where it is faster."""
+    processor(*capabilities)
+    assert EngineOptions("cpu", dtype="auto").resolved() == EngineOptions("cpu", dtype="fp32")
+    with Translator.load(model_dir, "cpu", dtype="auto", workers=1) as translator:
+        assert translator.engine.device.dtype == torch.float32
+
+
+def test_for_a_search_by_ctranslate2_there_is_no_auto():
+    with pytest.raises(TranslationError, match=message("dtype-auto-needs-torch", "bf16 or fp16")):
+        EngineOptions("cpu", "ctranslate2", "auto").resolved()
 
 
 @pytest.mark.cuda

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
+from helpers.on_gpu import away_from_kinks, moved_transformer
 from helpers.packing import pack
 from torch.nn import functional as F
 
 from transformer_mt.base.languages import PAD
+from transformer_mt.batches.batching import collate
 from transformer_mt.inference.fast import build_model
 from transformer_mt.models.layouts import Packed
 from transformer_mt.settings.model_settings import TransformerConfig
@@ -81,6 +84,22 @@ def assert_packed_is_padded(model, pairs):
     for name in trained:
         assert theirs[name].abs().sum() > 0
         assert_close(ours[name], theirs[name])
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_no_relu_of_the_model_for_few_rows_on_a_gpu_is_near_its_kink(norm, make_corpus):
+    """Each is open for all words or closed for all words, by far more than bf16 rounds."""
+    corpus = make_corpus([5, 30, 128], [7, 90, 64], 600)
+    batch, inputs = collate(corpus, np.arange(3)), []
+    model = away_from_kinks(moved_transformer(600, num_heads=2, d_model=128, ffn_dim=192, norm=norm))
+    for name, module in model.named_modules():
+        if name.endswith(".feed_forward"):
+            module.register_forward_pre_hook(lambda each, given: inputs.append(each.inner(given[0]).flatten(0, 1)))
+    model.features(batch.source_BS, batch.decoder_input_BT)
+    assert len(inputs) == 4
+    for input_NF in inputs:
+        assert input_NF.abs().min() > 1
+        assert (input_NF[:, ::2] > 0).all() and (input_NF[:, 1::2] < 0).all()
 
 
 @both_norms

@@ -85,7 +85,8 @@ def both(models, experiment, tmp_path):
     [
         (["--dtype=bf16", "beam_size=3"], {"dtype": "bf16"}),
         *thorough_rows(
-            (["--quantize=int8"], {"quantize": "int8"}), (["--ensemble={other}"], {"ensemble": ["{other}"]})
+            (["--quantize=int8", "--dtype=auto"], {"quantize": "int8"}),
+            (["--ensemble={other}"], {"ensemble": ["{other}"]}),
         ),
     ],
 )

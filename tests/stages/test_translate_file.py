@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from helpers.directories import tree
@@ -17,6 +18,7 @@ from helpers.tiny import ROOT, demo_pairs
 
 from transformer_mt import translate
 from transformer_mt.base.errors import TranslationError
+from transformer_mt.decoding.loading import EngineOptions
 from transformer_mt.terminal import cli, file_to_file, translation_output
 from transformer_mt.terminal.translation_output import translate_block
 
@@ -191,6 +193,16 @@ def test_other_settings_are_refused_and_named(start, files, model_dir, kept, cap
     assert says(error, "advice-delete-parts", "out.parts") and "keeps" not in error
     assert tree(files / "out.parts") == kept
     assert start(*IN_PARTS) == 0
+
+
+def test_a_translation_is_resumed_in_the_precision_that_began_it(start, files, kept, monkeypatch, capsys):
+    """What counts is the precision that `--dtype auto` means on this device, not the word."""
+    with monkeypatch.context() as patch:
+        patch.setattr(EngineOptions, "resolved", lambda options: replace(options, dtype="bf16"))  # as on a GPU
+        assert start(*IN_PARTS, "--dtype", "auto") == 2
+    assert says(capsys.readouterr().err, "parts-of-other-translation", "(--dtype: fp32 there, bf16 now)")
+    assert tree(files / "out.parts") == kept
+    assert start(*IN_PARTS, "--dtype", "auto") == 0
 
 
 @pytest.mark.thorough

@@ -69,6 +69,41 @@ def test_of_two_measurements_the_faster_one_counts(clocked, slow):
     assert min(fast) <= found <= max(fast)
 
 
+class Replaying:
+    """A learner on a GPU that replays updates, by a clock. One with batches of a new shape takes 100 s, others 1 s."""
+
+    def __init__(self, monkeypatch):
+        self.loss = SimpleNamespace(train=lambda: None)
+        self.device = self
+        self.shapes, self.speeds = set(), set()
+        self.now, self.queued, self.most_queued = 0.0, 0, 0
+        monkeypatch.setattr(estimate, "one_update", self.update)
+        monkeypatch.setattr(estimate.time, "perf_counter", lambda: self.now)
+
+    def update(self, _, batches, rate, step):
+        new = {batch.shape for batch in batches} - self.shapes
+        self.shapes |= new
+        self.queued += 100 if new else 1
+        self.most_queued = max(self.most_queued, self.queued if not new else 0)
+        return SimpleNamespace(num_labels=sum(batch.num_labels for batch in batches))
+
+    def synchronize(self):
+        self.now, self.queued = self.now + self.queued, 0
+
+
+def test_on_a_gpu_only_replays_are_timed_and_few_are_started_ahead(make_corpus, monkeypatch):
+    """The last batch of an epoch has a shape of its own."""
+    lengths = np.random.default_rng(1).integers(5, 12, 1800).tolist()
+    loader = Loader(make_corpus(lengths, lengths), 2048, 0, 1, "packed")
+    learner = Replaying(monkeypatch)
+    halves = estimate.timed_updates(learner, loader, 90.0)
+    assert len(learner.shapes) > 1
+    for half in halves:
+        assert half.seconds == half.num_updates, "a second each"
+        assert 45 <= half.seconds <= 2 * 45
+    assert learner.most_queued <= 16
+
+
 @pytest.mark.thorough
 def test_the_command_tells_what_all_updates_take_and_leaves_the_run_alone(experiment, tmp_path, capsys):
     settings = ["training.max_steps=900", "training.keep_last=5", "training.keep_best=2", "training.precision=bf16"]

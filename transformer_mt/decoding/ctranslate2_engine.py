@@ -359,7 +359,7 @@ def import_ctranslate2() -> ModuleType:
         raise TranslationError("CTranslate2 is not installed: `python -m pip install ctranslate2`") from None
 
 
-def compute_type(dtype: Literal["fp32", "bf16", "fp16"], quantize: Literal["none", "int8"]) -> str:
+def compute_type(dtype: str, quantize: Literal["none", "int8"]) -> str:
     """The name of a precision in CTranslate2. fp32 without quantisation means the type of the exported weights."""
     name = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[dtype]
     if quantize == "int8":

@@ -6,7 +6,7 @@ PyTorch is imported only when a model is loaded that needs it.
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 EngineName = Literal["torch", "ctranslate2"]
-Dtype = Literal["fp32", "bf16", "fp16"]
+Dtype = Literal["fp32", "bf16", "fp16", "auto"]
 Quantization = Literal["none", "int8"]
 # One model, or an ensemble: several models with the same vocabulary.
 ModelDirs = str | Path | Sequence[str | Path]
@@ -45,6 +45,17 @@ class EngineOptions:
     quantize: Quantization = "none"
     workers: int = 0
     plain: bool = False
+
+    def resolved(self) -> Self:
+        """The options with the dtype that `auto` means on this device. Raises TranslationError and ConfigError."""
+        if self.dtype != "auto":
+            return self
+        if self.engine == "ctranslate2":
+            raise TranslationError("--dtype auto is for the engine torch: give bf16 or fp16, or leave --dtype out")
+        from transformer_mt.kernels.device import fastest_precision, usable_device  # here, as they import PyTorch
+
+        device = usable_device(self.device)
+        return replace(self, dtype=fastest_precision(device) if device.type == "cuda" else "fp32")
 
 
 @dataclass(frozen=True)
@@ -114,6 +125,7 @@ class ModelOfText(ABC):
 
 def load_model(model_dirs: ModelDirs, options: EngineOptions) -> LoadedModel:
     """`ModelOfText.load`. Raises a UserError, which names the file, model or option that is wrong."""
+    options = options.resolved()
     given = [model_dirs] if isinstance(model_dirs, str | Path) else model_dirs
     directories = [as_model_dir(Path(path)) for path in given]
     if not directories:

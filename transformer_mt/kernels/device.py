@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -60,7 +61,7 @@ def choose_device(name: str, precision: str, num_threads: int = 0) -> Device:
     """
     device = usable_device(name)
     if precision == "auto":
-        precision = _fastest_precision(device)
+        precision = fastest_precision(device)
     if device.type == "cuda":
         # cuDNN makes a plan for each new shape of attention, but padded batches have hundreds of shapes.
         torch.backends.cuda.enable_cudnn_sdp(False)
@@ -126,7 +127,8 @@ def check_c_compiler() -> None:
     )
 
 
-def _fastest_precision(device: torch.device) -> str:
+def fastest_precision(device: torch.device) -> Literal["fp32", "bf16", "fp16"]:
+    """The precision that `choose_device` takes for `auto`."""
     if device.type == "cuda":
         capability = torch.cuda.get_device_capability(device)
         return "bf16" if capability >= (8, 0) else "fp16" if capability >= (7, 0) else "fp32"

@@ -140,17 +140,9 @@ def _flash_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segm
     """The same, in tiles of 128 queries by 128 keys (Dao 2023, arXiv 2307.08691); NHK."""
     from torch.nn.attention.varlen import varlen_attn
 
-    window = segments.window or -1
-    mixed_NHK = varlen_attn(
-        query_NHK,
-        key_MHK,
-        value_MHK,
-        segments.query_offsets,
-        segments.key_offsets,
-        segments.max_queries,
-        segments.max_keys,
-        window_size=(window, 0) if segments.causal else (window, window),
-    )
+    offsets, sizes = (segments.query_offsets, segments.key_offsets), (segments.max_queries, segments.max_keys)
+    window = segments.window or -1, 0 if segments.causal else segments.window or -1
+    mixed_NHK = varlen_attn(query_NHK, key_MHK, value_MHK, *offsets, *sizes, window_size=window)
     assert isinstance(mixed_NHK, Tensor), "it returns only the output, without statistics"
     return mixed_NHK
 

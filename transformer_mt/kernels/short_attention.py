@@ -101,8 +101,7 @@ def _backward(
     wrap_triton(backward_kernel)[grid](
         *inputs, mixed_NHK, log_sum_HN, *gradients, query_offsets, key_offsets, *strides, *sizes, **constants
     )
-    query_gradient_NHK, key_gradient_MHK, value_gradient_MHK = gradients
-    return query_gradient_NHK, key_gradient_MHK, value_gradient_MHK
+    return gradients[0], gradients[1], gradients[2]
 
 
 @triton_op("transformer_mt::short_self_attention_backward", mutates_args=())
@@ -120,18 +119,9 @@ def _self_backward(
     num_rows, _, num_heads, width = rows_N3HK.shape
     rows_gradient_N3HK = rows_N3HK.new_empty(rows_N3HK.shape)
     grid = (len(offsets) - 1, triton.cdiv(max_length, PART), num_heads)
-    wrap_triton(self_backward_kernel)[grid](
-        gradient_NHK,
-        rows_N3HK,
-        mixed_NHK,
-        log_sum_HN,
-        rows_gradient_N3HK,
-        offsets,
-        gradient_NHK.stride(0),
-        num_rows,
-        num_heads * width,
-        **_constants(mixed_NHK, offsets, causal, window),
-    )
+    tensors = gradient_NHK, rows_N3HK, mixed_NHK, log_sum_HN, rows_gradient_N3HK, offsets
+    sizes, constants = (num_rows, num_heads * width), _constants(mixed_NHK, offsets, causal, window)
+    wrap_triton(self_backward_kernel)[grid](*tensors, gradient_NHK.stride(0), *sizes, **constants)
     return rows_gradient_N3HK
 
 

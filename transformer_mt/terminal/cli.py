@@ -74,7 +74,7 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     about = "another model with the same vocabulary, to use the mean of the models' probabilities. May be repeated"
     parser.add_argument("--ensemble", metavar="MODEL_DIR", type=Path, action="append", default=[], help=about)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
-    about = "format of matrix products (default: fp32)"
+    about = "format of matrix products; auto: the fastest of a GPU, fp32 on a CPU (default: fp32)"
     parser.add_argument("--dtype", choices=get_args(Dtype), default="fp32", help=about)
     about = "int8: multiply matrices of 8-bit integers, on a CPU (default: none)"
     parser.add_argument("--quantize", choices=get_args(Quantization), default="none", help=about)
@@ -89,7 +89,7 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
 def engine_options(arguments: argparse.Namespace) -> "EngineOptions":
     from transformer_mt.decoding.loading import EngineOptions  # here, because most commands need no engine
 
-    return EngineOptions(**{option.name: getattr(arguments, option.name) for option in fields(EngineOptions)})
+    return EngineOptions(**{each.name: getattr(arguments, each.name) for each in fields(EngineOptions)}).resolved()
 
 
 def model_dirs(arguments: argparse.Namespace) -> list[Path]:

@@ -297,11 +297,12 @@ def _settings(arguments: Namespace, decoding: DecodingConfig, terms: Terms | Non
 
     Settings of speed and memory are left out, so that a user who has run out of memory can resume with smaller batches.
     """
-    flags = ("engine", "dtype", "quantize", "tag", "scores", "alignment", "json")
+    flags = ("engine", "quantize", "tag", "scores", "alignment", "json")
     sums = [read_sums(directory) for directory in model_dirs(arguments)]
     return {
         "the model": [{name: digest for name, digest in of.items() if name in EXPORT_FILES} for of in sums],
         **{f"--{flag}": getattr(arguments, flag) for flag in flags},
+        "--dtype": engine_options(arguments).dtype,
         "--prefix": arguments.prefix is not None,
         "the terms": terms and checksum(repr(terms.targets).encode()),
         "--output as .gz": arguments.output.suffix == ".gz",  # of the name on the command line, which may be a link
