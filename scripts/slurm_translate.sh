@@ -24,12 +24,13 @@ if [[ ${SLURM_JOB_NUM_NODES:-1} -gt 1 ]]; then
 fi
 : "${SLURM_JOB_ID:?submit this script by sbatch, as its first lines say}"
 
+time_is_short=
+trap 'time_is_short=yes; kill -TERM $(jobs -p)' USR1
+trap 'kill -TERM $(jobs -p)' TERM
+
 # In the background, because bash delays a trap until a foreground command ends.
 "${PYTHON:-.venv/bin/python}" -m transformer_mt.translate "$@" --once &
 process=$!
-time_is_short=
-trap 'time_is_short=yes; kill -TERM "$process"' USR1
-trap 'kill -TERM "$process"' TERM
 status=0
 wait "$process" || status=$?
 if kill -0 "$process" 2> /dev/null; then # a signal has ended only the `wait`, not the process

@@ -350,7 +350,8 @@ print(awake, asleep)
 
 @needs_two_cores
 @on_linux
-@pytest.mark.parametrize("then", [CROWDED, pytest.param(WATCHED, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("then", [CROWDED, WATCHED])
 def test_threads_that_wait_sleep_beside_others_and_spin_otherwise(then):
     environment = {name: value for name, value in os.environ.items() if name not in (*CHOSEN, "OMP_NUM_THREADS")}
     ended = subprocess.run(

@@ -240,6 +240,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.thorough
 def test_nobody_waits_for_the_rest_of_a_result_of_a_killed_worker(tmp_path):
     assert ended(start(tmp_path, "parent", "-c", HALF_A_RESULT), within=60) == [0]
 

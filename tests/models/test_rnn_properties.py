@@ -33,9 +33,10 @@ def name(settings):
     return f"{settings['cell']}-{settings['attention']}-{seen}-{fed}{settings['decoder']}-{settings['encoder_layers']}"
 
 
-every_combination = each("settings", combinations(ATTENTIONS), name)
-every_combination_that_sees_all = each("settings", combinations(ATTENTIONS, local=[{}]), name)
-every_combination_with_attention = each("settings", combinations(ATTENTIONS[1:]), name)
+# Of every pair of choices, test_architectures.py holds what all architectures share.
+every_combination = each("settings", combinations(ATTENTIONS), name, together=1)
+every_combination_that_sees_all = each("settings", combinations(ATTENTIONS, local=[{}]), name, together=1)
+every_combination_with_attention = each("settings", combinations(ATTENTIONS[1:]), name, together=1)
 
 
 def assert_close(ours, theirs):

@@ -168,6 +168,7 @@ def long_pairs() -> list[tuple[str, str]]:
     return demo.corpus(2000, seed=1, most=4)
 
 
+@pytest.mark.thorough
 def test_joined_sentences_are_of_all_lengths(long_pairs):
     shares = [0] * 7
     for english, _ in long_pairs:
@@ -176,6 +177,7 @@ def test_joined_sentences_are_of_all_lengths(long_pairs):
     assert max(len(english.split()) for english, _ in long_pairs) >= 60
 
 
+@pytest.mark.thorough
 def test_joined_sentences_are_well_formed(long_pairs):
     for pair in long_pairs:
         for line in pair:
@@ -183,6 +185,7 @@ def test_joined_sentences_are_well_formed(long_pairs):
             assert not re.search(r"  | ,|,,|,[.?]|,\S", line), line
 
 
+@pytest.mark.thorough
 def test_within_a_joined_sentence_only_names_and_german_nouns_are_capital(long_pairs):
     """What follows a link is written as a statement of its own is, but for its first letter."""
     for pair in long_pairs:

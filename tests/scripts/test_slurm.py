@@ -19,7 +19,7 @@ COMMANDS = {
     "srun": RECORD + 'while [[ $RUNS && ! -e $SEEN/scancel ]]; do sleep 0.01; done\nexit "$STATUS"\n',
     "scancel": RECORD,
     # The interpreter of a task that translates.
-    "python": RECORD + 'trap "exit 143" TERM\nwhile [[ $RUNS ]]; do sleep 0.01; done\nexit "$STATUS"\n',
+    "python": 'trap "exit 143" TERM\n' + RECORD + 'while [[ $RUNS ]]; do sleep 0.01; done\nexit "$STATUS"\n',
     "scontrol": 'if [[ $1 == show ]]; then printf "%s\\n" $NAMES; exit; fi\n' + RECORD + 'exit "$REQUEUE"\n',
 }
 

@@ -164,6 +164,7 @@ def summed_in_bf16(out):
         torch.save([own, [each.grad for each in parameters]], out / f"{ranks.rank}.pt")
 
 
+@pytest.mark.thorough
 def test_all_ranks_get_the_same_sum_of_gradients_in_bf16(tmp_path):
     work_of_ranks(2, partial(summed_in_bf16, tmp_path))
     (first, summed), (second, same) = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
