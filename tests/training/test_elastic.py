@@ -154,4 +154,5 @@ def assert_equals_unbroken(experiment, directory, machines, stopped):
     assert len(expected) == stopped
     weights = load_file(checkpoint_path(machines.run, stopped) / "model.safetensors")
     unbroken = load_file(checkpoint_path(directory / "run", stopped) / "model.safetensors")
-    assert_close(weights, unbroken, rtol=1e-5, atol=1e-5)
+    # Other numbers of ranks add up in another order: 1e-5 after 128 updates. A single update moves weights by 1e-3.
+    assert_close(weights, unbroken, rtol=1e-4, atol=1e-4)
