@@ -15,8 +15,9 @@ from transformer_mt.base.languages import EOS
 from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.batches.loader import Loader
 from transformer_mt.settings.reading import load_config
-from transformer_mt.training.captured import CapturedLearner, Graphs
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.graphs import Graphs
+from transformer_mt.training.learning import Learner
 from transformer_mt.training.loop import one_update
 from transformer_mt.training.out_of_memory import Room
 from transformer_mt.training.update import Numbers
@@ -67,7 +68,7 @@ def captures(monkeypatch):
         pretended = capture or Pretended(learner.optimizer, monkeypatch)
         graphs = Graphs(list(learner.loss.parameters()), lambda: pretended)
         parts = learner.loss, learner.optimizer, learner.average, learner.settings, ranks, Room(graphs.drop)
-        return CapturedLearner(*parts, graphs=graphs), pretended
+        return Learner(*parts, graphs), pretended
 
     return make
 

@@ -368,7 +368,7 @@ def test_killed_between_the_best_checkpoint_and_its_link_the_link_is_mended(
 
     arguments = ("training.max_steps=8", "training.metric=nll", "training.keep_last=2")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(checkpoint, "point_best_at", killed_at_8)
+        patch.setattr(running, "point_best_at", killed_at_8)
         train_tiny(experiment, tmp_path / "run", *arguments)
     best = tmp_path / "run" / "checkpoints" / "best"
     assert best.resolve() == checkpoint_path(tmp_path / "run", 4)

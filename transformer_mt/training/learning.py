@@ -21,6 +21,7 @@ from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.models.layouts import Packed
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.distributed import Ranks, is_sharded
+from transformer_mt.training.graphs import Graphs
 from transformer_mt.training.loss import LossSums, label_smoothed, real_features
 from transformer_mt.training.out_of_memory import Room
 
@@ -118,6 +119,8 @@ class Learner:
     settings: TrainingConfig
     ranks: Ranks = Ranks()  # noqa: RUF009  # frozen
     room: Room = field(default_factory=Room)
+    graphs: Graphs | None = None
+    """Updates of packed batches that a GPU replays; None if nothing is captured."""
 
     @property
     def model(self) -> Seq2Seq:

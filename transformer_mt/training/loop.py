@@ -8,7 +8,7 @@ import torch
 
 from transformer_mt.batches.loader import Loader
 from transformer_mt.batches.packing import MicroBatch
-from transformer_mt.training.captured import CapturedLearner, captured_update
+from transformer_mt.training.captured import captured_update
 from transformer_mt.training.optimization import learning_rate
 from transformer_mt.training.progress import Progress, is_due, is_trained, step_on_schedule
 from transformer_mt.training.update import Update, fitted_update
@@ -57,10 +57,10 @@ def one_update(learner: "Learner", batches: Sequence[MicroBatch], rate: float, s
     """Make one update from these micro-batches, the same number on every rank. Splits those too large for memory."""
     counts = torch.tensor([[batch.num_labels, batch.num_positions] for batch in batches]).sum(0)
     num_labels, num_positions = learner.ranks.sum(counts).tolist()
-    if isinstance(learner, CapturedLearner):
-        numbers = captured_update(learner, batches, rate, step, num_labels)
-    else:
+    if learner.graphs is None:
         numbers = fitted_update(learner, batches, rate, step, num_labels)
+    else:
+        numbers = captured_update(learner, learner.graphs, batches, rate, step, num_labels)
     learner.average.update(step)
     pairs = torch.cat([batch.pairs_B for batch in batches])
     return Update(numbers, step, rate, num_labels, num_positions, learner.ranks.size * len(batches), pairs)

@@ -16,8 +16,8 @@ from transformer_mt.settings.model_settings import ModelConfig, TransformerConfi
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.weights import use_own_cache
 from transformer_mt.text.tokenizer import Tokenizer
-from transformer_mt.training.captured import CapturedLearner, Graphs
 from transformer_mt.training.distributed import Ranks, shard
+from transformer_mt.training.graphs import Graphs
 from transformer_mt.training.learning import BatchLoss, Learner, MovingAverage
 from transformer_mt.training.optimization import build_optimizer
 from transformer_mt.training.out_of_memory import Room
@@ -100,7 +100,7 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
         return Learner(*parts)
     stream = torch.cuda.Stream(device.torch_device)  # type: ignore[no-untyped-call]
     graphs = Graphs(list(loss.parameters()), lambda: CudaCapture(stream).captured)
-    return CapturedLearner(*parts, Room(graphs.drop), graphs=graphs)
+    return Learner(*parts, Room(graphs.drop), graphs)
 
 
 def _units(model: Seq2Seq) -> list[nn.Module]:
