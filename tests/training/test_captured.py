@@ -116,9 +116,16 @@ def test_replayed_updates_are_those_of_a_learner_that_captures_nothing(
         assert same == pytest.approx(numbers, rel=1e-3)
 
 
-def test_updates_go_on_where_nothing_can_be_captured(experiment, captures, capsys):
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("the stream is capturing\nCompile with TORCH_USE_CUDA_DSA"), "stream is capturing"),
+        (MemoryError(), "MemoryError"),
+    ],
+)
+def test_updates_go_on_where_nothing_can_be_captured(experiment, captures, capsys, error, said):
     def refuse(work):
-        raise RuntimeError("operation not permitted when stream is capturing\nCompile with TORCH_USE_CUDA_DSA")
+        raise error
 
     config = load_config(experiment, [])
     (learner, _), (launched, _) = captures(new_learner(config), refuse), captures(new_learner(config))
@@ -126,7 +133,7 @@ def test_updates_go_on_where_nothing_can_be_captured(experiment, captures, capsy
     updates = list(updates_of(experiment))
     assert made(learner, updates)[0] == made(launched, updates)[0]
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
-    assert "cannot be captured as CUDA graphs" in line and line.endswith("when stream is capturing")
+    assert "cannot be captured as CUDA graphs" in line and line.endswith(said)
 
 
 def test_what_does_not_fit_beside_the_graphs_gets_their_memory(experiment, captures):

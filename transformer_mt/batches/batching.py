@@ -39,8 +39,9 @@ class Stage:
 
 
 def stages_of(corpus: "CorpusConfig", sizes: Sequence[int]) -> tuple[Stage, ...]:
-    """Return the stages of training: one, unless `corpus.stages` has several. `sizes` are the corpora's pairs.
+    """Return the stages of training: one, unless `corpus.stages` has several.
 
+    `sizes` are the corpora's numbers of pairs.
     With a temperature T, a corpus of n pairs has a share in proportion to n^(1/T), and the largest has weight 1. Raises
     ConfigError if an epoch would have no pair, or too many.
     """

@@ -44,7 +44,7 @@ def captured_update(
             with _capturable(learner.optimizer):
                 (_capture_whole if is_whole else _capture_parts)(learner, graphs, packed, labels_1)
         except (RuntimeError, MemoryError) as error:
-            graphs.give_up(str(error))
+            graphs.give_up(str(error) or type(error).__name__)  # a MemoryError says nothing
     return numbers
 
 
