@@ -81,7 +81,7 @@ def test_every_meaning_is_in_plain_words():
         ("training.peak_lr", "= 0.0007", "number > 0, <= 100"),
         ("training.tokens_per_batch", "= 25000", "integer > 0, <= 1000000000"),
         ("decoding.tokens_per_batch", "= auto", "integer > 0, <= 1000000000, or auto"),
-        ("training.compile", "= false", "true or false"),
+        ("training.compile", "= auto", "true or false, or auto"),
         ("training.initialise_from", "= null", "text, or null"),
         ("training.num_threads", "= 0", "integer >= 0, <= 1024"),
         ("training.metric", "= bleu", "bleu, chrf or nll"),

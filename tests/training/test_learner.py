@@ -98,5 +98,14 @@ def test_padded_rows_are_not_compiled():
         learner(compile=True)
 
 
+def test_no_model_is_compiled_unless_this_is_asked_for():
+    """Models and runs of earlier versions have training.compile=auto in their configurations."""
+    for value in ("auto", False):
+        rows = learner("packed", compile=value)
+        assert rows.loss.features == rows.model.features
+    rows = learner("packed", compile=True)
+    assert rows.loss.features != rows.model.features
+
+
 def test_a_run_of_one_process_is_not_sharded():
     assert not [weight for weight in learner(sharding="full").model.parameters() if hasattr(weight, "device_mesh")]

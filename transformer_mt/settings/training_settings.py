@@ -98,9 +98,9 @@ class TrainingConfig(Section):
     packed: one after the other, without padding. auto: packed on a GPU that supports it with bf16, if
     model.attention_score=scaled_dot and model.attention_dropout=0; otherwise padded. Only model.kind=transformer can
     use packed."""
-    compile: bool = False
-    """Whether torch.compile compiles the model. This takes half a minute at the start, and needs packed sentences. A
-    GPU replays their updates as CUDA graphs in any case."""
+    compile: bool | Literal["auto"] = "auto"
+    """Whether torch.compile compiles the model. true: this takes half a minute at the start, and needs packed
+    sentences. auto: like false, because a GPU replays their updates as CUDA graphs in any case."""
     modifiers: ModifiersConfig = ModifiersConfig()
     """Changes of a share of the training text, such as {typos: 0.05, remove_end_punct: 0.2}."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"

@@ -83,16 +83,16 @@ def new_learner(model: Seq2Seq, settings: TrainingConfig, layout: BatchLayout, d
     Raises ConfigError if these settings cannot be compiled, or if there is no safe directory for compiled code.
     """
     is_sharded = settings.sharding == "full" and ranks.size > 1
-    on_gpu = device.torch_device.type == "cuda"
+    compiled, on_gpu = settings.compile is True, device.torch_device.type == "cuda"
     with ranks.together():
-        if settings.compile and (layout == "padded" or is_sharded):
+        if compiled and (layout == "padded" or is_sharded):
             raise ConfigError(
                 "training.compile=true needs training.layout=packed, because padded batches have too many shapes, and "
                 "training.sharding=none"
             )
-        if settings.compile or on_gpu:  # on a GPU, Triton compiles kernels in any case
+        if compiled or on_gpu:  # on a GPU, Triton compiles kernels in any case
             use_own_cache()
-    loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, settings.compile)
+    loss = BatchLoss(model.to(device.torch_device), device, settings.label_smoothing, compiled)
     if is_sharded:
         shard(loss, _units(model), ranks, device.torch_device, settings.message_precision)
     parts = loss, build_optimizer(model, settings), MovingAverage(model, settings.average_decay), settings, ranks
