@@ -128,7 +128,7 @@ def test_a_catalogue_is_read_in_the_charset_of_its_header_and_becomes_utf8(chars
 def test_any_other_catalogue_stays_as_it_is(charset: str) -> None:
     content = CATALOGUE.replace("UTF-8", charset).encode()
     assert in_utf8(content, "po") == content
-    assert in_utf8(CATALOGUE.replace("UTF-8", "ISO-8859-1").encode(), "html").decode().count("ISO-8859-1") == 1
+    assert in_utf8(CATALOGUE.replace("UTF-8", "ISO-8859-1").encode(), "xml").decode().count("ISO-8859-1") == 1
 
 
 @pytest.mark.parametrize("charset", ["CHARSET", "US-ASCII"])
@@ -151,3 +151,17 @@ def test_documents_in_utf16_are_read(encoding: str) -> None:
 def test_xml_is_read_in_the_encoding_that_it_declares() -> None:
     text = "<?xml version='1.0' encoding='ISO-8859-1'?><a>\u00e9</a>"
     assert in_utf8(text.encode("iso-8859-1"), "xml").decode() == text.replace("ISO-8859-1", "UTF-8")
+
+
+@pytest.mark.parametrize("naming", ["charset={}", 'charset="{}"', "http-equiv=Content-Type content='a/b; charset={}'"])
+def test_a_page_is_read_in_the_encoding_that_it_names(naming: str) -> None:
+    page = f"<!doctype html><html><head><meta {naming}><title>\u00e9 \u20ac</title>"
+    for named, encoding in (("koi8-r", "koi8-r"), ("iso-8859-1", "windows-1252"), ("utf-8", "utf-8")):
+        text = page.format(named).replace("\u00e9 \u20ac", "\u0436") if named == "koi8-r" else page.format(named)
+        assert in_utf8(text.encode(encoding), "html").decode().lower() == text.replace(named, "utf-8").lower()
+
+
+def test_what_a_page_names_behind_its_beginning_or_cannot_be_true_is_not_believed() -> None:
+    for tag in ("<p>" * 400 + "<meta charset=koi8-r>", "<meta charset=utf-16>", "<a charset=koi8-r>"):
+        page = tag + "\u00e9"
+        assert in_utf8(page.encode(), "html").decode() == page

@@ -1,5 +1,6 @@
 """SHA256SUMS of a directory: what sha256sum reads, and what is no checksum of a file below it."""
 
+import errno
 import os
 import shutil
 import socket
@@ -82,6 +83,11 @@ def test_what_is_no_checksum_of_a_file_below_is_named_by_its_line(directory, lin
 def test_a_damaged_list_is_a_fault(directory, content):
     (directory / SUMS).write_bytes(content)
     assert fault(directory, NAMES) is not None
+
+
+def test_a_list_that_would_fill_the_memory_is_not_read(directory):
+    os.truncate(directory / SUMS, 10**12)  # which takes no room on the disk
+    assert os.strerror(errno.EFBIG) in fault(directory, NAMES).what
 
 
 @pytest.mark.parametrize("name", ["a.txt", SUMS])

@@ -47,9 +47,10 @@ def test_no_terms_match_nothing():
     assert Terms({}).required("A dog.") == []
 
 
-def test_a_file_has_comments_alternatives_and_terms_that_come_twice(tmp_path):
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+def test_a_file_has_comments_alternatives_and_terms_that_come_twice(tmp_path, encoding):
     path = tmp_path / "terms.tsv"
-    path.write_text("\ufeff# English\tGerman\n\ndog\tHund|Köter\r\nhot dog\tWurst\ndog\tRüde", encoding="utf-8")
+    path.write_text("\ufeff# English\tGerman\n\ndog\tHund|Köter\r\nhot dog\tWurst\ndog\tRüde", encoding=encoding)
     assert Terms.load(path).targets == {"dog": ["Hund", "Köter", "Rüde"], "hot dog": ["Wurst"]}
 
 

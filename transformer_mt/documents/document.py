@@ -14,13 +14,14 @@ ENDINGS: dict[str, DocumentForm] = {f".{form}": form for form in get_args(Docume
 ENDINGS |= {".htm": "html", ".xhtml": "html", ".md": "markdown", ".pot": "po"}
 """The forms by the endings of names of files, in small letters."""
 
-# Where the header of a catalogue and the declaration of XML name the encoding.
+# Where the header of a catalogue, the declaration of XML and the beginning of a page of HTML name the encoding.
 _NAMED = {
+    "html": re.compile(rb"""\A(.{,1024}?<meta\s[^>]*?charset\s*=\s*["']?)([\w.:-]+)""", re.IGNORECASE | re.DOTALL),
     "po": re.compile(rb'(Content-Type:[^"\n]*?charset=)([\w.:-]+)', re.IGNORECASE),
     "xml": re.compile(rb"""\A(\s*<\?xml[^>]*?\sencoding\s*=\s*["'])([\w.:-]+)"""),
 }
 # Those that are read, as ISO-8859-15 and KOI8-R; CHARSET stands in templates. Python has others that are no text.
-_KNOWN = re.compile("UTF-16|CHARSET|US-ASCII|(?:ISO-8859|KOI8|LATIN|CP|WINDOWS|GB|EUC|BIG5|SHIFT_JIS|JOHAB|TIS)[\\w-]*")
+_KNOWN = re.compile("CHARSET|US-ASCII|(?:ISO-8859|KOI8|LATIN|CP|WINDOWS|GB|EUC|BIG5|SHIFT_JIS|JOHAB|TIS)[\\w-]*")
 
 
 def in_utf8(content: bytes, form: str, errors: str = "strict") -> bytes:
@@ -32,8 +33,10 @@ def in_utf8(content: bytes, form: str, errors: str = "strict") -> bytes:
     named = naming.search(content) if naming else None
     is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     encoding = "UTF-16" if is_utf16 else named[2].decode().upper() if named else ""
-    if not _KNOWN.fullmatch(encoding):
+    if not is_utf16 and not _KNOWN.fullmatch(encoding):
         return content
+    if form == "html":  # as in browsers (https://encoding.spec.whatwg.org/#names-and-labels)
+        encoding = "WINDOWS-1252" if encoding in ("US-ASCII", "ISO-8859-1", "LATIN1") else encoding
     try:
         text = content.decode("UTF-8" if encoding in ("CHARSET", "US-ASCII") else encoding, errors)
     except (LookupError, UnicodeDecodeError) as error:

@@ -23,7 +23,7 @@ from transformer_mt.base.system import flush_to_disk, lock, open_to_lock, user_i
 
 OWN_SUFFIX = ".transformer_mt-partial"
 _PATIENCE = 10.0  # seconds to wait while another process writes the same small file
-_MOST_JSON = 20_000_000  # bytes of a JSON file
+_MOST_BYTES, _MOST_JSON = 50_000_000, 20_000_000  # of a file that is read at once; JSON
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -35,8 +35,10 @@ def open_regular(path: Path) -> FileIO:
 
 
 def read_regular(path: Path) -> bytes:
-    """Return all bytes of a file. Raises the OSErrors of `open_regular`."""
+    """Return all bytes of a file. Raises the OSErrors of `open_regular`, and one if it has more than 50 megabytes."""
     with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > _MOST_BYTES:  # the directory of a stranger may fill the memory
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
         return file.readall()
 
 

@@ -1,5 +1,6 @@
 """Finds the terms of a list in a text, and says how each of them must be translated."""
 
+import codecs
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,13 +38,17 @@ class Terms:
 
     @classmethod
     def load(cls, path: Path) -> "Terms":
-        """Read a file of lines such as `house<tab>Haus|Hauses`, in UTF-8; blank lines and comments (#) do not count.
+        """Read a file of lines such as `house<tab>Haus|Hauses`; blank lines and comments (#) do not count.
+
+        It is in UTF-8, or in UTF-16 with a byte order mark.
 
         If a source term comes twice, either translation suffices. Raises TranslationError for a damaged line.
         """
         found: dict[str, list[str]] = {}
         try:
-            lines = read_regular(path).decode("utf-8-sig").replace("\r\n", "\n").split("\n")
+            content = read_regular(path)
+            is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # "Unicode Text" of spreadsheets
+            lines = content.decode("utf-16" if is_utf16 else "utf-8-sig").replace("\r\n", "\n").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise TranslationError(f"{path}: cannot be read ({error}): name a text file in UTF-8") from None
         for number, line in enumerate(lines, start=1):
