@@ -6,13 +6,11 @@ differs between updates, which is the batch, the learning rate and the number of
 graph draws other random numbers after each `set_seed`.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from transformer_mt.batches.packing import MicroBatch, PackedBatch
 from transformer_mt.training.graphs import Graphs
@@ -40,11 +38,14 @@ def captured_update(
         return Numbers(smoothed, nll, num_batches, norm, is_finite > 0)
     numbers = fitted_update(learner, batches, rate_1, step, labels_1)
     if graphs.is_possible and len(learner.room.parts(batches)) == len(batches):  # no part was too large for the memory
+        group = learner.optimizer.param_groups[0]
         try:
-            with _capturable(learner.optimizer):
-                (_capture_whole if is_whole else _capture_parts)(learner, graphs, packed, labels_1)
+            group["capturable"] = True  # PyTorch's Adam lets itself be captured; its fused form computes the same
+            (_capture_whole if is_whole else _capture_parts)(learner, graphs, packed, labels_1)
         except (RuntimeError, MemoryError) as error:
             graphs.give_up(str(error) or type(error).__name__)  # a MemoryError says nothing
+        finally:
+            group["capturable"] = False
     return numbers
 
 
@@ -86,13 +87,3 @@ def _capture_parts(learner: "Learner", graphs: Graphs, batches: Sequence[PackedB
 
 def _stacked(numbers: Numbers) -> Tensor:
     return torch.stack([number.float() for number in numbers])
-
-
-@contextmanager
-def _capturable(optimizer: Optimizer) -> Iterator[None]:
-    """Inside this context, PyTorch's Adam lets itself be captured; its fused form computes the same."""
-    try:
-        optimizer.param_groups[0]["capturable"] = True
-        yield
-    finally:
-        optimizer.param_groups[0]["capturable"] = False
