@@ -7,7 +7,7 @@ from transformer_mt.base.languages import PAD
 from transformer_mt.batches.batching import Batch
 from transformer_mt.inference.fast import real_features
 from transformer_mt.kernels.device import choose_device
-from transformer_mt.kernels.packed_attention import Rows, attention_over_rows
+from transformer_mt.kernels.packed_attention import Rows
 from transformer_mt.models.attention import attention, causal_mask, padding_mask
 from transformer_mt.models.layouts import Sentences, unpadded
 from transformer_mt.training.learning import BatchLoss
@@ -37,6 +37,12 @@ def plain(inputs, queries_BT, keys_BS, mask):
     return torch.cat(mixed)
 
 
+def attended(inputs, mask):
+    """The output of the mask's attention, NHK, of queries NHK, and keys and values MHK."""
+    in_heads = (x_NHK.transpose(0, 1) for x_NHK in inputs)
+    return mask.attend(*in_heads, lambda *padded: attention(*padded)[0]).transpose(0, 1)
+
+
 def of_self(sources):
     """Ids BT, whose Rows are those of queries and keys; queries, keys and values."""
     tokens_BT = sources(5, 7)
@@ -64,9 +70,7 @@ def test_attention_is_the_plain_formula_for_each_sentence_alone(causal, sources)
     assert here.padding_BT.any()
     words = unpadded(tokens_BT)
     mask = words.backwards() if causal else words.everywhere()
-    ours_NHK = mask.attend(
-        *(x_NHK.transpose(0, 1) for x_NHK in inputs), lambda *padded: attention(*padded)[0]
-    ).transpose(0, 1)
+    ours_NHK = attended(inputs, mask)
 
     def visible(length, _):
         after_TT = torch.arange(length) - torch.arange(length)[:, None]
@@ -83,7 +87,7 @@ def test_queries_of_other_lengths_than_their_keys(sources, decoder_inputs):
     source_BS, target_BT = sources(5, 7), decoder_inputs(5, 9)
     N, M = (int((tokens != PAD).sum()) for tokens in (target_BT, source_BS))
     inputs = randn(N, H, K), randn(M, H, K, seed=3), randn(M, H, K, seed=4)
-    ours_NHK = attention_over_rows(*inputs, unpadded(target_BT).across(unpadded(source_BS)))
+    ours_NHK = attended(inputs, unpadded(target_BT).across(unpadded(source_BS)))
     theirs_NHK = plain(inputs, target_BT, source_BS, lambda T, S: torch.ones(T, S, dtype=torch.bool))
     torch.testing.assert_close(ours_NHK, theirs_NHK)
     upstream_NHK = randn(N, H, K, seed=5)
@@ -99,15 +103,15 @@ def test_chunks_of_one_matrix_will_do_for_inputs(causal, sources):
     mask = words.backwards() if causal else words.everywhere()
     chunks = torch.cat([x.flatten(1) for x in inputs], dim=1).unflatten(1, (3, H, K)).unbind(1)
     assert not chunks[1].is_contiguous()
-    assert torch.equal(attention_over_rows(*chunks, mask), attention_over_rows(*inputs, mask))
+    assert torch.equal(attended(chunks, mask), attended(inputs, mask))
 
 
 def test_half_precision_comes_close(sources):
     tokens_BT, inputs = of_self(sources)
     mask = unpadded(tokens_BT).everywhere()
-    exact_NHK = attention_over_rows(*inputs, mask)
+    exact_NHK = attended(inputs, mask)
     half = [x.detach().bfloat16().requires_grad_() for x in inputs]
-    half_NHK = attention_over_rows(*half, mask)
+    half_NHK = attended(half, mask)
     assert half_NHK.dtype == torch.bfloat16
     assert (half_NHK - exact_NHK).norm() < 0.02 * exact_NHK.norm()
     for ours, theirs in zip(

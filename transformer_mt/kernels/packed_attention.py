@@ -1,7 +1,7 @@
 """Attention of sentences that are packed end to end, and attention to near words only.
 
 Both equal attention with a mask of all queries by all keys: `segments_mask` and `Near.whole`. For training on CPUs,
-`attention_over_rows` computes packed sentences in padded rows, because there products of matrices of one shape are
+`RowMask.attend` computes packed sentences in padded rows, because there products of matrices of one shape are
 fast. No other part of the model needs padding.
 
 B sentences  T positions  H heads  K width of a head  N blocks, or packed queries  M packed keys
@@ -209,18 +209,13 @@ class RowMask:
         return cls(queries, keys, bias)
 
     def attend(self, query_HNK: Tensor, key_HMK: Tensor, value_HMK: Tensor, _: object) -> Tensor:
-        """Eq. 1 for each row separately, HNK."""
+        """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, eq. 1) for each row separately, HNK.
+
+        It and its gradients equal F.scaled_dot_product_attention(query, key, value, attn_mask=mask) for each sentence.
+        """
         query_NHK, key_MHK, value_MHK = (x.transpose(0, 1) for x in (query_HNK, key_HMK, value_HMK))
-        return attention_over_rows(query_NHK, key_MHK, value_MHK, self).transpose(0, 1)
-
-
-def attention_over_rows(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, mask: RowMask) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, eq. 1) for each row separately, NHK.
-
-    It and its gradients equal F.scaled_dot_product_attention(query, key, value, attn_mask=mask) for each sentence.
-    """
-    mixed_NHK: Tensor = _AttentionOverRows.apply(query_NHK, key_MHK, value_MHK, mask)  # type: ignore[no-untyped-call]
-    return mixed_NHK
+        mixed_NHK: Tensor = _AttentionOverRows.apply(query_NHK, key_MHK, value_MHK, self)  # type: ignore[no-untyped-call]
+        return mixed_NHK.transpose(0, 1)
 
 
 class _AttentionOverRows(Function):
