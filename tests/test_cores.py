@@ -290,18 +290,11 @@ def test_threads_are_watched_once_if_several_wait_and_the_user_has_not_chosen_ho
 @pytest.mark.parametrize("spare", [0, 3])
 def test_threads_sleep_as_soon_as_others_take_needed_cores_and_until_they_have_not_for_a_while(monkeypatch, spare):
     taken = iter([None, *(spare + taken for taken in [0.1, 0.29, 0.5, *[0.0] * 5, 2.0, *[0.0] * 7, 0.0, 1.0])])
-    asleep, seen = [False], []
-
-    class Crowd:
-        def __init__(self):
-            asleep[0] = True
-
-        def dissolve(self):
-            asleep[0] = False
-
+    crowds, seen = [], []
     monkeypatch.setattr(cores, "OtherPrograms", lambda: SimpleNamespace(cores=lambda: next(taken)))
-    monkeypatch.setattr(cores, "Crowd", Crowd)
-    monkeypatch.setattr("time.sleep", lambda seconds: seen.append(asleep[0]))
+    thread = lambda target, args, daemon: SimpleNamespace(start=lambda: crowds.append(*args))  # noqa: E731
+    monkeypatch.setattr("threading.Thread", thread)
+    monkeypatch.setattr("time.sleep", lambda seconds: seen.append(any(not is_over.is_set() for is_over in crowds)))
     with pytest.raises(StopIteration):
         cores._watch(spare)
     assert seen == [*[False] * 4, *[True] * 12, *[False] * 3, True][: len(seen)]
@@ -309,7 +302,7 @@ def test_threads_sleep_as_soon_as_others_take_needed_cores_and_until_they_have_n
 
 
 SPINNING = """
-import os, signal, subprocess, sys, time
+import os, signal, subprocess, sys, threading, time
 import torch
 from transformer_mt.base import cores
 
@@ -327,10 +320,13 @@ torch.set_num_threads(2)
 awake = spun()
 """
 CROWDED = """
-crowd = cores.Crowd()
+is_over = threading.Event()
+crowd = threading.Thread(target=cores.crowd, args=(is_over,))
+crowd.start()
 time.sleep(0.1)
 asleep = spun()
-crowd.dissolve()
+is_over.set()
+crowd.join()
 print(awake, asleep, spun())
 """
 WATCHED = """

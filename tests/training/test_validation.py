@@ -6,6 +6,7 @@ import math
 import multiprocessing
 import os
 import signal
+import threading
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import get_args
@@ -18,7 +19,7 @@ from helpers.tiny import NUM_VALID, new_learner, prepared_experiment
 from helpers.untrained import LONG_LINES
 from torch.nn import functional as F
 
-from transformer_mt.base.cores import Crowd
+from transformer_mt.base.cores import crowd
 from transformer_mt.base.languages import BOS, EOS
 from transformer_mt.base.system import CAN_FORK
 from transformer_mt.base.wording import beginning
@@ -335,11 +336,12 @@ def test_many_sentences_are_shared_by_as_many_processes_as_training_has_threads(
 @pytest.mark.skipif(not CAN_FORK, reason="without forks, this process translates")
 def test_processes_start_while_threads_wait_asleep_beside_other_programs(model, many, config, two_threads):
     torch.ones(1 << 16).add(1)  # both threads have begun
-    crowd = Crowd()
+    is_over = threading.Event()
+    threading.Thread(target=crowd, args=(is_over,)).start()
     try:
         assert scores(model, many, config)["bleu"] == pytest.approx(100)
     finally:
-        crowd.dissolve()
+        is_over.set()
 
 
 def test_the_ranks_of_a_machine_share_its_cores(model, many, searched, two_threads):

@@ -140,36 +140,25 @@ def _gnu_openmp() -> "ctypes.CDLL | None":
 def _watch(spare: int) -> None:
     """Look twice a second whether other programs take more cores than those that our threads do not need."""
     others, num_quiet = OtherPrograms(), 0
-    crowd: Crowd | None = None
+    is_over: threading.Event | None = None
     while True:
         time.sleep(WATCHED_EVERY)
         num_quiet = 0 if (others.cores() or 0.0) > spare + MOST_TAKEN else num_quiet + 1
-        if num_quiet == 0 and crowd is None:
-            crowd = Crowd()
-        elif num_quiet >= QUIET and crowd is not None:
-            crowd.dissolve()
-            crowd = None
+        if num_quiet == 0 and is_over is None:
+            is_over = threading.Event()
+            threading.Thread(target=crowd, args=(is_over,), daemon=True).start()
+        elif num_quiet >= QUIET and is_over is not None:
+            is_over.set()
+            is_over = None
 
 
-class Crowd:
-    """More threads than cores, which do nothing. As long as they exist, all threads of this process wait asleep.
+def crowd(is_over: threading.Event) -> None:
+    """Keep more threads than cores, which do nothing, until the event. Meanwhile, the others wait asleep.
 
-    Then GNU's OpenMP lets a waiting thread spin 100 rounds instead of 300,000 (GOMP_SPINCOUNT in its manual).
+    Then GNU's OpenMP lets a waiting thread spin 100 rounds instead of 300,000 (GOMP_SPINCOUNT in its manual). The
+    threads exist as long as the thread that has started them, which is the one that calls this.
     """
-
-    def __init__(self) -> None:
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._gather, daemon=True)
-        self._thread.start()
-
-    def _gather(self) -> None:
-        """Start a team of threads, which exists as long as the thread that has started it."""
-        if openmp := _gnu_openmp():
-            does_nothing = ctypes.cast(openmp.labs, ctypes.c_void_p)
-            openmp.GOMP_parallel(does_nothing, None, len(own_cores()) + 1, 0)
-        self._is_over.wait()
-
-    def dissolve(self) -> None:
-        """End the threads."""
-        self._is_over.set()
-        self._thread.join()
+    if openmp := _gnu_openmp():
+        does_nothing = ctypes.cast(openmp.labs, ctypes.c_void_p)
+        openmp.GOMP_parallel(does_nothing, None, len(own_cores()) + 1, 0)
+    is_over.wait()
