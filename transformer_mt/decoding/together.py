@@ -34,11 +34,6 @@ class _Request:
     is_alone: bool = False
     """Whether a call for several threads has failed, so that it has to be translated alone."""
 
-    def joins(self, other: "_Request") -> bool:
-        """Whether both may be translated in one call."""
-        is_alone = self.is_alone or other.is_alone
-        return self.wanted == other.wanted and self.decoding == other.decoding and not is_alone
-
 
 class Together:
     """The requests of all threads that use one engine for translating."""
@@ -112,7 +107,8 @@ class Together:
             self._came.wait_for(lambda: len(self._waiting) + 1 >= self._size, self._until - time.monotonic())
             size = len(request.sentences)
             for other in list(self._waiting):
-                if size + len(other.sentences) <= MOST_TOGETHER and request.joins(other):
+                joins = other.wanted == request.wanted and other.decoding == request.decoding and not other.is_alone
+                if joins and size + len(other.sentences) <= MOST_TOGETHER:
                     size += len(other.sentences)
                     self._waiting.remove(other)
                     others.append(other)
