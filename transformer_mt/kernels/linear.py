@@ -104,7 +104,10 @@ class _RowsLinear(Function):
             gradient_NF, bias_gradient_F = relu_gradient(gradient_NF, outputs[0], ctx.dtype)
         elif ctx.has_bias:
             bias_gradient_F = gradient_NF.sum(dim=0, dtype=ctx.dtype)
-        weight_gradient_FD = product_in(ctx.dtype, gradient_NF.T, x_ND)
+        if gradient_NF.is_cuda and gradient_NF.dtype != ctx.dtype:  # in PyTorch, only CUDA multiplies bf16 into fp32
+            weight_gradient_FD = torch.mm(gradient_NF.T, x_ND, out_dtype=ctx.dtype)
+        else:
+            weight_gradient_FD = (gradient_NF.T @ x_ND).to(ctx.dtype)
         return gradient_NF @ rounded_FD, weight_gradient_FD, bias_gradient_F, *[None] * 3
 
 
@@ -117,10 +120,3 @@ def relu_gradient(gradient_NF: Tensor, output_NF: Tensor, dtype: torch.dtype) ->
     else:
         gradient_NF = sums_PF = torch.where(output_NF <= 0, 0.0, gradient_NF)  # NaN stays NaN, as in F.relu
     return gradient_NF, sums_PF.sum(dim=0, dtype=dtype)
-
-
-def product_in(dtype: torch.dtype, left: Tensor, right: Tensor) -> Tensor:
-    """left @ right, written in this type: that of both, or fp32."""
-    if left.is_cuda and left.dtype != dtype:  # in PyTorch, only CUDA multiplies in bf16 and writes fp32
-        return torch.mm(left, right, out_dtype=dtype)
-    return (left @ right).to(dtype)
