@@ -153,7 +153,7 @@ def _watch(spare: int) -> None:
 
 
 def crowd(is_over: threading.Event) -> None:
-    """Keep more threads than cores, which do nothing, until the event. Meanwhile, the others wait asleep.
+    """Until the event, keep threads that do nothing, more than cores, so that all threads of this process wait asleep.
 
     Then GNU's OpenMP lets a waiting thread spin 100 rounds instead of 300,000 (GOMP_SPINCOUNT in its manual). The
     threads exist as long as the thread that has started them, which is the one that calls this.
