@@ -135,10 +135,6 @@ class SourceWindow(nn.Module):
         word_T = torch.arange(position + 1, position + T + 1, device=query_BWTD.device)
         return word_T.minimum(length_B11).expand(B, W, T)
 
-    def sees(self, distance: Tensor) -> Tensor:
-        """Whether a query sees a position at this distance s - p."""
-        return distance.abs() <= self.half_width
-
 
 class SourceAttention(nn.Module):
     """Attention of each query to the encoder's states, to all of them or only to a window."""
@@ -164,8 +160,8 @@ class SourceAttention(nn.Module):
         if self.window:
             centre_B1Q = self.window.centre(query_BWTD, position, mask).flatten(1)[:, None]
             place_S = torch.arange(1, mask.shape[-1] + 1, device=mask.device)
-            distance_B1QS = place_S - centre_B1Q[..., None]
-            mask = mask & self.window.sees(distance_B1QS)
+            distance_B1QS = place_S - centre_B1Q[..., None]  # s - p
+            mask = mask & (distance_B1QS.abs() <= self.window.half_width)
         query_B1QD = query_BWTD.flatten(1, 2)[:, None]
         prepared_B1SA, value_B1SD = annotations.prepared_B1SA, annotations.value_B1SD
         context_B1QD, weights_B1QS = attention_by(self.score, query_B1QD, prepared_B1SA, value_B1SD, mask)
