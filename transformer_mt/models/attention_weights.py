@@ -4,7 +4,7 @@ L layers  B sentences  H heads  S source positions  T target positions
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Self
@@ -114,12 +114,10 @@ def _of_transformer(model: Transformer, source_BS: Tensor, decoder_input_BT: Ten
 def last_outputs(modules: Iterable[nn.Module]) -> Iterator[list[Tensor]]:
     """Record the last of the outputs of these modules, at each call."""
     outputs: list[Tensor] = []
-    hooks = [each.register_forward_hook(lambda _, __, output: outputs.append(output[-1])) for each in modules]
-    try:
+    with ExitStack() as hooks:
+        for each in modules:
+            hooks.enter_context(each.register_forward_hook(lambda _, __, output: outputs.append(output[-1])))
         yield outputs
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @contextmanager
