@@ -140,7 +140,8 @@ def test_odd_corpora_are_packed_too(
 
 def has_room(corpus: EncodedCorpus, pairs: list[int], shape: PackedShape) -> bool:
     sources, targets = (sum(len(sentence_of(corpus, side, p)) for p in pairs) for side in ("source", "target"))
-    return sources <= shape.source_room and targets <= shape.target_room and len(pairs) <= shape.max_pairs
+    source_room, target_room = shape.rooms
+    return sources <= source_room and targets <= target_room and len(pairs) <= shape.max_pairs
 
 
 def test_a_batch_ends_where_the_next_pair_has_no_room(make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ class Loader:
                 room = int(self.tokens_per_batch * _STRETCH)
                 longest, total = room // len(pairs), (room, room)
             else:
-                longest, total = self._shape.max_length, (self._shape.source_room, self._shape.target_room)
+                longest, total = self._shape.max_length, self._shape.rooms
             seed, longest = f"{self.seed} {step} {number}", min(longest, self.max_positions)
             corpus = self.sampler.sampled(corpus, pairs, seed, longest, total)
             rows = np.arange(len(pairs))

@@ -47,14 +47,9 @@ class PackedShape:
         return -(-max(self.source_rows - num_source, self.target_rows - num_target) // self.max_length)
 
     @property
-    def source_room(self) -> int:
-        """The most tokens that all source sentences may have together."""
-        return self.source_rows - self.num_dummies
-
-    @property
-    def target_room(self) -> int:
-        """The most tokens that all target sentences may have together."""
-        return self.target_rows - self.num_dummies
+    def rooms(self) -> tuple[int, int]:
+        """The most tokens that all source sentences may have together, and all target sentences."""
+        return self.source_rows - self.num_dummies, self.target_rows - self.num_dummies
 
     def for_part(self, corpus: EncodedCorpus, pairs: Pairs) -> "PackedShape":
         """Return the shape for a part of a batch, which has these pairs.
@@ -69,7 +64,8 @@ class PackedShape:
                 for rows in (self.source_rows, self.target_rows)
             )
             shape = PackedShape(source_rows, target_rows, -(-self.max_pairs // parts) + 16, self.max_length)
-            has_room = num_source <= shape.source_room and num_target <= shape.target_room
+            source_room, target_room = shape.rooms
+            has_room = num_source <= source_room and num_target <= target_room
             if has_room and len(pairs) <= shape.max_pairs and source_rows < self.source_rows:
                 return shape
         return self
@@ -177,16 +173,17 @@ def _ends_of_batches(corpus: EncodedCorpus, pairs: Pairs, shape: PackedShape) ->
     """Return where to cut these pairs into batches, each with as many pairs as fit."""
     source_ends = corpus.source.lengths(pairs).cumsum()
     target_ends = corpus.target.lengths(pairs).cumsum()
+    source_room, target_room = shape.rooms
     ends = [0]
     source_taken = target_taken = 0
     while (start := ends[-1]) < len(pairs):
-        source_fits = int(np.searchsorted(source_ends, source_taken + shape.source_room, side="right"))
-        target_fits = int(np.searchsorted(target_ends, target_taken + shape.target_room, side="right"))
+        source_fits = int(np.searchsorted(source_ends, source_taken + source_room, side="right"))
+        target_fits = int(np.searchsorted(target_ends, target_taken + target_room, side="right"))
         end = min(source_fits, target_fits, start + shape.max_pairs)
         if end == start:
             raise ConfigError(
                 f"training.tokens_per_batch={max(shape.source_rows, shape.target_rows)} leaves room for a pair of "
-                f"{shape.source_room} and {shape.target_room} pieces, but not for the "
+                f"{source_room} and {target_room} pieces, but not for the "
                 f"{source_ends[start] - source_taken} and {target_ends[start] - target_taken} of pair "
                 f"{pairs[start]:,}; raise it, or lower corpus.max_length and prepare again"
             )
