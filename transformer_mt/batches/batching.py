@@ -114,9 +114,13 @@ _BATCHES_PER_POOL = 100  # this many batches are sorted together: more means les
 class OfTensors:
     """A batch, of which some fields are tensors."""
 
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors that a model reads, by their names: all except pairs_B."""
+        return {name: ids for name, ids in vars(self).items() if isinstance(ids, Tensor) and name != "pairs_B"}
+
     def to(self, device: torch.device) -> Self:
         """Copy the tensors, except pairs_B, to a device. CUDA copies while it computes."""
-        tensors = {name: ids for name, ids in vars(self).items() if isinstance(ids, Tensor) and name != "pairs_B"}
+        tensors = self.tensors()
         if device.type != "cuda" or any(ids.is_cuda for ids in tensors.values()):
             return replace(self, **{name: ids.to(device) for name, ids in tensors.items()})
         # A copy from memory that is not pinned would wait for the work queued on the device.

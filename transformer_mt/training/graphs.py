@@ -66,7 +66,7 @@ class Graphs:
 
     def capture(self, key: Hashable, like: PackedBatch, work: Callable[[PackedBatch], Tensor]) -> None:
         """Capture work on batches that have the shape of `like`."""
-        parts = _even(_parts(like))
+        parts = _even(like)
         ids = torch.empty(sum(map(len, parts)), dtype=torch.int64, device=self.sums_3.device)
         self._captured[key] = ids, self._capture(lambda: work(_batch_of(ids, like)))
 
@@ -74,7 +74,7 @@ class Graphs:
         """Do this work again, on this batch. The next replay overwrites the result."""
         ids, work = self._captured[key]
         if batch is not None:
-            _copy(_even(_parts(batch)), ids)
+            _copy(_even(batch), ids)
         return work()
 
 
@@ -84,20 +84,14 @@ def _copy(parts: Sequence[Tensor], to: Tensor) -> None:
     to.copy_(together, non_blocking=True)
 
 
-def _parts(batch: PackedBatch) -> dict[str, Tensor]:
-    """The fields of a batch that a GPU reads."""
-    return {name: part for name, part in vars(batch).items() if isinstance(part, Tensor) and name != "pairs_B"}
-
-
-def _even(parts: dict[str, Tensor]) -> list[Tensor]:
-    """The parts, each of an even length: kernels are compiled anew for what begins at an odd place."""
-    return [F.pad(part, (0, len(part) % 2)) if len(part) % 2 else part for part in parts.values()]
+def _even(batch: PackedBatch) -> list[Tensor]:
+    """Its tensors, each of an even length: kernels are compiled anew for what begins at an odd place."""
+    return [F.pad(part, (0, len(part) % 2)) if len(part) % 2 else part for part in batch.tensors().values()]
 
 
 def _batch_of(ids: Tensor, like: PackedBatch) -> PackedBatch:
     """The batch with these fields, in the types and shapes of another batch."""
-    own = _parts(like)
-    found = torch.split(ids, [len(part) for part in _even(own)])
-    named = zip(own.items(), found, strict=True)
+    found = torch.split(ids, [len(part) for part in _even(like)])
+    named = zip(like.tensors().items(), found, strict=True)
     fields: dict[str, Any] = {name: ids[: len(part)].to(part.dtype) for (name, part), ids in named}
     return replace(like, **fields)
