@@ -3,14 +3,11 @@
 T positions  D model width  V vocabulary
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from transformer_mt.models.interface import Seq2Seq
-    from transformer_mt.settings.model_settings import ModelConfig
+from transformer_mt.models.interface import Seq2Seq
+from transformer_mt.settings.model_settings import ModelConfig
 
 
 def embedding(vocab_size: int, d_model: int) -> nn.Embedding:
@@ -20,7 +17,7 @@ def embedding(vocab_size: int, d_model: int) -> nn.Embedding:
     return made
 
 
-def make_embeddings(model: "Seq2Seq", config: "ModelConfig", source_vocab_size: int, target_vocab_size: int) -> None:
+def make_embeddings(model: Seq2Seq, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
     """Make the embeddings of target, source and output, of which tied ones are the same matrix; and a bias."""
     ties, d_model = config.tied_embeddings, config.d_model
     model.target_embedding = embedding(target_vocab_size, d_model)
