@@ -7,7 +7,7 @@ import pytest
 import sacrebleu
 from helpers.messages import message
 
-from transformer_mt.decoding.mbr import chrf_of_all, expected_utilities, least_risk
+from transformer_mt.decoding.mbr import chrf_of_all, least_risk
 from transformer_mt.decoding.translation import Translation
 from transformer_mt.settings.search_settings import DecodingConfig
 
@@ -35,7 +35,9 @@ def test_expected_utilities_are_weighted_means_over_all_candidates():
         / sum(weights)
         for text in texts
     ]
-    assert expected_utilities(texts, weights) == pytest.approx(expected)
+    candidates = [candidate(text, weight) for text, weight in zip(texts, weights, strict=True)]
+    found = least_risk(candidates, DecodingConfig(mbr_candidates=6, n_best=6))
+    assert {each.text: each.score for each in found} == pytest.approx(dict(zip(texts, expected, strict=True)))
 
 
 def candidate(text: str, probability: float) -> Translation:

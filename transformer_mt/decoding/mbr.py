@@ -21,30 +21,23 @@ _BETA_2 = 4.0  # beta = 2: recall counts more than precision
 
 
 def least_risk(candidates: Sequence[Translation], decoding: DecodingConfig) -> list[Translation]:
-    """Return up to n_best different candidates, the one with the greatest expected chrF2 (its new score) first."""
+    """Return up to n_best different candidates, the one with the greatest expected chrF2 (its new score) first.
+
+    The expected chrF2 is the mean, in percent, over all candidates as references; equal texts are compared only once.
+    """
     if not candidates:  # the model computed numbers that are not finite
         return []
     log_probs = np.array([candidate.log_prob for candidate in candidates])
     # Samples have equal weights, as they were drawn by probability; hypotheses of a beam search are weighted by it.
     weights = np.ones(len(log_probs)) if decoding.sampling else np.exp(log_probs - log_probs.max())
-    texts = [candidate.text for candidate in candidates]
-    utilities = expected_utilities(texts, weights.tolist())
-    best_of: dict[str, Translation] = {}
-    for candidate, utility in zip(candidates, utilities, strict=True):
-        best_of.setdefault(candidate.text, replace(candidate, score=utility))
-    return sorted(best_of.values(), key=lambda candidate: -candidate.score)[: decoding.n_best]
-
-
-def expected_utilities(texts: Sequence[str], probabilities: Sequence[float]) -> list[float]:
-    """Return, for each candidate, its mean chrF2, in percent, with each of the candidates as the reference.
-
-    `probabilities` weight the references; they need not sum to 1. Equal texts are compared only once.
-    """
-    number_of = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    numbers = [number_of[text] for text in texts]
-    weights_N = np.bincount(numbers, probabilities)
-    expected_N = chrf_of_all(list(number_of)) @ weights_N / weights_N.sum()
-    return [float(expected_N[number]) for number in numbers]
+    first_of: dict[str, Translation] = {}
+    for candidate in candidates:
+        first_of.setdefault(candidate.text, candidate)
+    number_of = {text: number for number, text in enumerate(first_of)}
+    weights_N = np.bincount([number_of[candidate.text] for candidate in candidates], weights)
+    expected_N = chrf_of_all(list(first_of)) @ weights_N / weights_N.sum()
+    best = [replace(each, score=float(of)) for each, of in zip(first_of.values(), expected_N, strict=True)]
+    return sorted(best, key=lambda candidate: -candidate.score)[: decoding.n_best]
 
 
 def chrf_of_all(texts: Sequence[str]) -> Matrix:
