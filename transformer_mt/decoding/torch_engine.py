@@ -24,7 +24,8 @@ from transformer_mt.decoding.constraints import Constraints, Once, Utf8
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.sampling import greedy, sample
 from transformer_mt.decoding.search import BY_SCORE, beam_search
-from transformer_mt.inference.cuda_graphs import for_search, make_room
+from transformer_mt.inference.cuda_graphs import CudaCapture, make_room, with_cuda_graphs
+from transformer_mt.inference.frozen import frozen
 from transformer_mt.kernels.device import Device
 from transformer_mt.kernels.matmul import Matmul, Quantization
 from transformer_mt.models.attention_weights import (
@@ -92,7 +93,12 @@ class TorchEngine(engine.Engine):
     @cached_property
     def searched(self) -> Seq2Seq:
         """The model in its form for search. Raises TranslationError if it has none in this precision."""
-        return self.model if self.plain else for_search(self.model, self.matmul, self.device.torch_device)
+        if self.plain:
+            return self.model
+        form, device = frozen(self.model, self.matmul), self.device.torch_device
+        if device.type != "cuda":
+            return form
+        return with_cuda_graphs(form, partial(CudaCapture, torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
 
     def translate_unordered(
         self, sentences: Sequence[engine.Sentence], decoding: DecodingConfig, wanted: engine.Wanted = engine.WITH_SCORES

@@ -14,15 +14,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer_mt.inference.frozen import FrozenState, FrozenTransformer, frozen
-from transformer_mt.kernels.matmul import Matmul
+from transformer_mt.inference.frozen import FrozenState, FrozenTransformer
 from transformer_mt.models.ensemble import Ensemble
 from transformer_mt.models.interface import DecoderState, Seq2Seq
 
@@ -81,14 +79,6 @@ def with_cuda_graphs(model: Seq2Seq, capturing: Callable[[], Capture]) -> Seq2Se
             return Ensemble([with_cuda_graphs(member, capturing) for member in model.members()]).eval()
         case _:
             return model
-
-
-def for_search(model: Seq2Seq, matmul: Matmul, device: torch.device) -> Seq2Seq:
-    """The frozen model, on a GPU with captured steps. Raises TranslationError as `frozen` does."""
-    form = frozen(model, matmul)
-    if device.type != "cuda":
-        return form
-    return with_cuda_graphs(form, partial(CudaCapture, torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
 
 
 def make_room(model: Seq2Seq, batches: Sequence[tuple[int, int]], width: int) -> None:
