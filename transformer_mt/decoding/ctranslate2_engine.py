@@ -214,9 +214,6 @@ def ranked(found: Sequence[Found], decoding: DecodingConfig, alignment: bool) ->
     return sorted(hypotheses, key=lambda h: h.score, reverse=True)[: decoding.n_best]
 
 
-SCORED_TOGETHER = 4096  # target positions in a batch of pairs, with padding
-
-
 class CTranslate2Engine(engine.Engine):
     """Runs an exported model on a device.
 
@@ -286,7 +283,7 @@ class CTranslate2Engine(engine.Engine):
         yield list(range(len(sentences))), [ranked(of_one, decoding, wanted.alignment) for of_one in hypotheses]
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
-        together = list(engine.batches([len(target) for _, target in pairs], SCORED_TOGETHER))
+        together = list(engine.batches([len(target) for _, target in pairs], engine.SCORED_TOGETHER))
         done = completed(partial(self._begin_scoring, pairs), together, self.workers)
         return engine.in_order((together[batch], [result.log_probs for result in results]) for batch, results in done)
 

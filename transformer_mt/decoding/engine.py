@@ -27,6 +27,7 @@ AUTO_ON_CPU = 4096  # the value of decoding.tokens_per_batch=auto
 # bf16; those of the source take a quarter of that. Not measured on a GPU.
 AUTO_ON_GPU = 32_768
 
+SCORED_TOGETHER = 4096  # positions in a batch of pairs, with padding; of the targets for CTranslate2
 LEAST_COVERAGE = 1e-12  # for a source position that got no attention, so that the logarithm is finite
 TYPICAL_LENGTH = 25  # pieces of a translation
 

@@ -39,7 +39,6 @@ from transformer_mt.settings.search_settings import DecodingConfig
 
 # On a GPU, a sentence counts as at least this many source positions: the shortest has as many slots as most others.
 LEAST_COUNTED = 16
-SCORED_TOGETHER = 4096  # positions in a batch of pairs, with padding
 NOT_FINITE_IN_INT8 = "ChooseQuantizationParams"  # the PyTorch function that fails on inputs that are not finite
 
 
@@ -128,7 +127,7 @@ class TorchEngine(engine.Engine):
 
     def score(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
         lengths = [max(len(source), len(target)) for source, target in pairs]
-        together = _even_batches(lengths, SCORED_TOGETHER, self.scorers.number)
+        together = _even_batches(lengths, engine.SCORED_TOGETHER, self.scorers.number)
         tasks = [[pairs[number] for number in numbers] for numbers in together]
         return engine.in_order((together[batch], log_probs) for batch, log_probs in self.scorers.map_unordered(tasks))
 
