@@ -29,6 +29,14 @@ CPU = torch.device("cpu")
 SECONDS = 0.5  # of each update
 
 
+ALONE = Ranks()
+
+
+def learner(settings, ranks=ALONE):
+    """What a log asks of a Learner."""
+    return SimpleNamespace(settings=settings, ranks=ranks, device=SimpleNamespace(torch_device=CPU))
+
+
 def update(step, is_finite=True):
     """An update whose every number tells which it is."""
     num_labels = 10 * step
@@ -55,7 +63,7 @@ def progress_at(step, **changes):
 
 
 def log_updates(run_dir, first, last, settings=SETTINGS):
-    with RunLog(run_dir, settings, progress_at(first - 1), Ranks(), CPU, 500) as log:
+    with RunLog(run_dir, learner(settings), progress_at(first - 1), 500) as log:
         for step in range(first, last + 1):
             log.update(progress_at(step), update(step))
 
@@ -99,7 +107,7 @@ def test_the_rate_of_a_run_taken_up_counts_its_own_updates(tmp_path):
 
 
 def test_a_perplexity_beyond_all_numbers_is_still_a_number(tmp_path):
-    with RunLog(tmp_path, TrainingConfig(log_every=1), Progress(), Ranks(), CPU, 500) as log:
+    with RunLog(tmp_path, learner(TrainingConfig(log_every=1)), Progress(), 500) as log:
         numbers = update(1).numbers._replace(smoothed=torch.tensor(1e6), nll=torch.tensor(1e6))
         log.update(progress_at(1), replace(update(1), numbers=numbers))
         log.validation(progress_at(1), ValidationScores({"nll": 1e5, "bleu": 0.0, "chrf": 0.0}, seconds=1.0))
@@ -108,7 +116,7 @@ def test_a_perplexity_beyond_all_numbers_is_still_a_number(tmp_path):
 
 @pytest.mark.parametrize("best", [True, False])
 def test_a_validation_is_written_and_said(tmp_path, capsys, best):
-    with RunLog(tmp_path, SETTINGS, progress_at(3), Ranks(), CPU, 500) as log:
+    with RunLog(tmp_path, learner(SETTINGS), progress_at(3), 500) as log:
         scores = ValidationScores(
             {"nll": math.log(8.0), "bleu": 12.345, "chrf": 34.5}, seconds=7.0, example="a dog → ein Hund"
         )
@@ -177,7 +185,7 @@ def test_elsewhere_than_on_a_terminal_each_record_is_a_plain_line(tmp_path, caps
 
 def test_the_time_that_is_left_counts_validations_and_only_updates_of_this_start(tmp_path, capsys):
     scores = ValidationScores({"nll": 1.0, "bleu": 1.0, "chrf": 1.0}, seconds=7.0)
-    with RunLog(tmp_path, TrainingConfig(max_steps=10, log_every=2), progress_at(4), Ranks(), CPU, 500) as log:
+    with RunLog(tmp_path, learner(TrainingConfig(max_steps=10, log_every=2)), progress_at(4), 500) as log:
         log.validation(progress_at(4), scores)
         for step in (5, 6, 7, 8, 9, 10):
             log.update(progress_at(step), update(step))
@@ -189,7 +197,7 @@ def test_the_time_that_is_left_counts_validations_and_only_updates_of_this_start
 @pytest.mark.parametrize("ranks", [Ranks(), Ranks(rank=1, size=2)])
 def test_slow_updates_are_not_silent_until_the_first_record(tmp_path, capsys, ranks):
     slow = [Progress(step=step, seconds=40.0 * step) for step in range(6)]
-    with RunLog(tmp_path, TrainingConfig(max_steps=100_000, log_every=50), slow[0], ranks, CPU, 500) as log:
+    with RunLog(tmp_path, learner(TrainingConfig(max_steps=100_000, log_every=50), ranks), slow[0], 500) as log:
         for step in range(1, 6):
             log.update(slow[step], update(step))
     said = "update 2/100000  46 days 7 h left\nupdate 4/100000  46 days 7 h left\n" if ranks.is_first else ""
@@ -208,7 +216,7 @@ def test_a_terminal_shows_a_bar_and_no_plain_lines(tmp_path, monkeypatch):
 
 
 def test_means_are_of_the_finite_updates_and_the_others_are_counted_and_said(tmp_path, capsys):
-    with RunLog(tmp_path, SETTINGS, progress_at(0), Ranks(), CPU, 500) as log:
+    with RunLog(tmp_path, learner(SETTINGS), progress_at(0), 500) as log:
         for step, is_finite, skipped in [(1, True, 0), (2, False, 1), (3, True, 1), (4, True, 1)]:
             log.update(progress_at(step, skipped=skipped), update(step, is_finite))
     first, second = records(tmp_path)
@@ -222,7 +230,7 @@ def test_means_are_of_the_finite_updates_and_the_others_are_counted_and_said(tmp
 
 
 def test_of_updates_that_all_were_skipped_there_is_a_warning_and_no_record(tmp_path, capsys):
-    with RunLog(tmp_path, SETTINGS, progress_at(0, skipped=5), Ranks(), CPU, 500) as log:
+    with RunLog(tmp_path, learner(SETTINGS), progress_at(0, skipped=5), 500) as log:
         for step, is_finite in [(1, False), (2, False), (3, True), (4, True)]:
             log.update(progress_at(step, skipped=min(5 + step, 7)), update(step, is_finite))
     assert [record["step"] for record in records(tmp_path)] == [4]
@@ -241,7 +249,7 @@ def test_of_updates_that_all_were_skipped_there_is_a_warning_and_no_record(tmp_p
     ],
 )
 def test_at_the_end_nothing_is_left_unsaid(tmp_path, capsys, settings, at_end, written):
-    with RunLog(tmp_path, settings, progress_at(0), Ranks(), CPU, 500) as log:
+    with RunLog(tmp_path, learner(settings), progress_at(0), 500) as log:
         for step in range(1, 6):
             log.update(progress_at(step, skipped=step > 3), update(step, step != 4))
         log.end(progress_at(5, skipped=1, **at_end))
@@ -253,7 +261,7 @@ def test_at_the_end_nothing_is_left_unsaid(tmp_path, capsys, settings, at_end, w
 
 
 def test_micro_batches_that_were_split_are_counted_and_said(tmp_path, capsys):
-    with RunLog(tmp_path, SETTINGS, progress_at(0), Ranks(), CPU, 500) as log:
+    with RunLog(tmp_path, learner(SETTINGS), progress_at(0), 500) as log:
         for step in range(1, 5):
             log.update(progress_at(step, split=3 if step > 1 else 0), update(step))
     assert [record["split"] for record in records(tmp_path)] == [3, 3]
@@ -262,7 +270,7 @@ def test_micro_batches_that_were_split_are_counted_and_said(tmp_path, capsys):
 
 def test_only_the_first_rank_writes_and_talks(tmp_path, capsys):
     (tmp_path / "log.jsonl").write_text(whole(9))
-    with RunLog(tmp_path, SETTINGS, progress_at(0), Ranks(rank=1, size=2), CPU, 500) as log:
+    with RunLog(tmp_path, learner(SETTINGS, Ranks(rank=1, size=2)), progress_at(0), 500) as log:
         for step in range(1, 5):
             log.update(progress_at(step, skipped=step), update(step))
         log.validation(progress_at(4), ValidationScores({"nll": 1.0, "bleu": 0.0, "chrf": 0.0}, seconds=1.0))
@@ -289,7 +297,7 @@ def test_tensorboard_holds_exactly_the_numbers_of_the_log(tmp_path):
     pytest.importorskip("tensorboard")
     log_updates(tmp_path, 1, 4, BOARD)
     # Taken up from before a crash: what came after is dropped from both.
-    with RunLog(tmp_path, BOARD, progress_at(2), Ranks(), CPU, 500) as log:
+    with RunLog(tmp_path, learner(BOARD), progress_at(2), 500) as log:
         for step in range(3, 7):
             log.update(progress_at(step, skipped=1), update(step))
         log.validation(progress_at(6), ValidationScores({"nll": 1.5, "bleu": 2.5, "chrf": 3.5}, seconds=4.5))
@@ -311,7 +319,7 @@ def test_a_kill_leaves_tensorboard_what_the_log_has(tmp_path):
         import os, pathlib
         from test_log import *
         RunLog._say = lambda *_: os._exit(9)  # as soon as the record is written
-        log = RunLog(pathlib.Path({str(tmp_path)!r}), BOARD, Progress(), Ranks(), CPU, 500)
+        log = RunLog(pathlib.Path({str(tmp_path)!r}), learner(BOARD), Progress(), 500)
         for step in (1, 2):
             log.update(progress_at(step), update(step))
     """
@@ -345,7 +353,7 @@ def test_other_programs_that_cost_speed_are_told_once(tmp_path, monkeypatch, cap
 
 def test_ranks_of_the_run_are_no_other_programs(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run_log, "OtherPrograms", lambda: SimpleNamespace(cores=lambda: 1e6))
-    with RunLog(tmp_path, SETTINGS, Progress(), Ranks(0, 2), CPU, 500) as log:
+    with RunLog(tmp_path, learner(SETTINGS, Ranks(0, 2)), Progress(), 500) as log:
         for step in range(1, 41):
             log.update(progress_at(step), update(step))
     assert "other programs" not in capsys.readouterr().err
@@ -353,7 +361,7 @@ def test_ranks_of_the_run_are_no_other_programs(tmp_path, monkeypatch, capsys):
 
 def test_the_time_left_is_that_of_the_end_that_comes_first(tmp_path, capsys):
     settings = TrainingConfig(max_steps=1000, log_every=10, max_minutes=1)
-    with RunLog(tmp_path, settings, Progress(), Ranks(), CPU, 500) as log:
+    with RunLog(tmp_path, learner(settings), Progress(), 500) as log:
         for step in range(1, 11):
             log.update(progress_at(step, elapsed=SECONDS * step), update(step))
     assert re.search(r"update 10/120 .*  55 s left", capsys.readouterr().err)

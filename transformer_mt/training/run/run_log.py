@@ -19,13 +19,13 @@ from transformer_mt.base.errors import CheckpointError, TrainingError, UserError
 from transformer_mt.base.system import command_line, peak_memory
 from transformer_mt.base.wording import counted, duration, two_decimals
 from transformer_mt.kernels.device import Device
-from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.storage.checksums import COPIED_FROM_DATA, write_sums
 from transformer_mt.storage.files import cure, parse_json, read_json, write_json, write_whole
 from transformer_mt.storage.records import processor, versions
 from transformer_mt.text.tokenizer import Tokenizer
 from transformer_mt.text.training_lines import TrainingLines
 from transformer_mt.training.distributed import Ranks
+from transformer_mt.training.learning import Learner
 from transformer_mt.training.progress import Progress, expected_end, is_due, is_trained
 from transformer_mt.training.run.validation import ValidationScores, diverges, perplexity
 from transformer_mt.training.update import Update
@@ -42,15 +42,8 @@ class RunLog(AbstractContextManager["RunLog"]):
     Raises TrainingError if TensorBoard is requested but not installed, or if a file cannot be written.
     """
 
-    def __init__(
-        self,
-        run_dir: Path,
-        settings: TrainingConfig,
-        progress: Progress,
-        ranks: Ranks,
-        device: torch.device,
-        num_pieces: int,
-    ) -> None:
+    def __init__(self, run_dir: Path, learner: Learner, progress: Progress, num_pieces: int) -> None:
+        settings, ranks, device = learner.settings, learner.ranks, learner.device.torch_device
         self._path = run_dir / "log.jsonl"
         self._settings, self._is_first, self._device = settings, ranks.is_first, device
         if self._is_first:

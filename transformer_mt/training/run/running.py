@@ -134,12 +134,11 @@ class Run(ExitStack):
         lines_of: Callable[[Pairs], str],
     ) -> None:
         super().__init__()
-        settings, ranks = learner.settings, learner.ranks
-        self.learner, self.settings, self.ranks = learner, settings, ranks
+        self.learner, self.settings, self.ranks = learner, learner.settings, learner.ranks
         self._run_dir, self._digest, self._lines_of = run_dir, tokenizer.digest, lines_of
         self._saved, self._device = progress, learner.device
-        self._stop, vocab_size = StopSignal(ranks), tokenizer.target_vocab_size
-        self._log = RunLog(run_dir, settings, progress, ranks, self._device.torch_device, vocab_size)
+        self._stop = StopSignal(self.ranks)
+        self._log = RunLog(run_dir, learner, progress, tokenizer.target_vocab_size)
         self._unread = list[tuple[Progress, Update]]()
         self._started, self._began = time.perf_counter() - progress.elapsed, 0.0  # when training and this update began
         self.signal = 0
