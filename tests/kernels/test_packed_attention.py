@@ -5,7 +5,13 @@ import torch
 from torch._subclasses import FakeTensorMode
 from torch.nn import functional as F
 
-from transformer_mt.kernels.packed_attention import Segments, variable_length_attention
+from transformer_mt.kernels.packed_attention import Segments
+
+
+def attended(query_NHK, key_MHK, value_MHK, segments):
+    """The attention of each segment separately, NHK."""
+    in_heads = (x.transpose(0, 1) for x in (query_NHK, key_MHK, value_MHK))
+    return segments.attend(*in_heads, None).transpose(0, 1)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -18,7 +24,7 @@ def test_attention_of_variable_length_equals_a_loop_over_sentences(causal, windo
     offsets = [F.pad(ends, (0, 3), value=int(ends[-1])) for ends in offsets]
     query_NHK = torch.randn(17, 3, 4, dtype=torch.float64, generator=generator)
     key_MHK, value_MHK = torch.randn(2, sum(key_lengths), 3, 4, dtype=torch.float64, generator=generator)
-    ours_NHK = variable_length_attention(query_NHK, key_MHK, value_MHK, Segments(*offsets, 8, 8, causal, window))
+    ours_NHK = attended(query_NHK, key_MHK, value_MHK, Segments(*offsets, 8, 8, causal, window))
     theirs = []
     for query_THK, *memory in zip(
         query_NHK.split(query_lengths), key_MHK.split(key_lengths), value_MHK.split(key_lengths), strict=True
@@ -40,6 +46,6 @@ def test_cuda_calls_the_kernel_as_it_wants_to_be_called(causal, window, longest)
         query_NHK, key_NHK, value_NHK = torch.empty(48, 3, 4, 32, dtype=torch.bfloat16).unbind(1)
         offsets = torch.empty(9, dtype=torch.int32)
         segments = Segments(offsets, offsets, longest, longest, causal, window)
-        mixed_NHK = variable_length_attention(query_NHK, key_NHK, value_NHK, segments)
+        mixed_NHK = attended(query_NHK, key_NHK, value_NHK, segments)
     assert mixed_NHK.device.type == "cuda"
     assert (mixed_NHK.shape, mixed_NHK.dtype) == ((48, 4, 32), torch.bfloat16)

@@ -19,7 +19,7 @@ from torch import Tensor
 from transformer_mt.base.languages import PAD
 from transformer_mt.batches.batching import collate
 from transformer_mt.batches.packing import PackedShape, collate_packed
-from transformer_mt.kernels.packed_attention import packed_self_attention, variable_length_attention
+from transformer_mt.kernels.packed_attention import packed_self_attention
 from transformer_mt.models.layouts import Packed
 from transformer_mt.training.learning import features_and_labels
 
@@ -30,6 +30,13 @@ SHAPE = PackedShape(source_rows=384, target_rows=512, max_pairs=40, max_length=1
 SOURCES = [5, 1, 17, 30, 64, 65, 2, 128, 40, 25]
 TARGETS = [7, 3, 15, 1, 128, 63, 70, 64, 90, 61]
 BATCHES = {"full": list(range(10)), "nearly empty": [0], "one word": [3], "without long ones": [0, 1, 2, 3, 8, 9]}
+
+
+def attended(query_NHK, key_MHK, value_MHK, segments):
+    """The attention of each segment separately, NHK."""
+    in_heads = (x.transpose(0, 1) for x in (query_NHK, key_MHK, value_MHK))
+    return segments.attend(*in_heads, None).transpose(0, 1)
+
 
 widths = pytest.mark.parametrize("width", [64, 128])
 
@@ -170,7 +177,7 @@ def test_attention_and_its_gradients_are_those_of_each_sentence(gpu, width, kind
     exact = computed(plainly, "cpu", torch.float64)
     plain = computed(plainly, gpu.torch_device, torch.bfloat16)
     poison(gpu.torch_device)
-    found = computed(lambda *x: variable_length_attention(*x, segments), gpu.torch_device, torch.bfloat16)
+    found = computed(lambda *x: attended(*x, segments), gpu.torch_device, torch.bfloat16)
     for name, ours, theirs, right in zip(("output", "dQ", "dK", "dV"), found, plain, exact, strict=True):
         if not right.any():  # of a word that sees one word alone: what is left is a rounding of sums in fp32
             assert ours.abs().max() <= 2**-16
@@ -187,7 +194,7 @@ def test_queries_keys_and_values_in_one_tensor_have_the_same_attention_and_gradi
     generator = torch.Generator().manual_seed(1)
     rows_N4HK = torch.randn(sum(SOURCES), 4, HEADS, width, generator=generator).bfloat16().to(gpu.torch_device)
     *inputs, sent_back_NHK = (x_NHK.contiguous().requires_grad_() for x_NHK in rows_N4HK.unbind(1))
-    mixed_NHK = variable_length_attention(*inputs, segments)
+    mixed_NHK = attended(*inputs, segments)
     apart = [mixed_NHK, *torch.autograd.grad(mixed_NHK, inputs, sent_back_NHK)]
 
     together_N3HK = rows_N4HK[:, :3].contiguous().requires_grad_()

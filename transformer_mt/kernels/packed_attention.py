@@ -93,41 +93,35 @@ class Segments:
     """If not 0, a query sees only this many keys on each side; queries and keys must have the same segments."""
 
     def attend(self, query_HNK: Tensor, key_HMK: Tensor, value_HMK: Tensor, _: object) -> Tensor:
-        """Eq. 1 for each segment separately, HNK."""
+        """softmax(Q K^T / sqrt(d_k)) V (eq. 1) for each segment separately, HNK.
+
+        CUDA uses our kernels if segments are short on average, else FlashAttention (fp16 and bf16); CPUs the formula.
+        """
+        if not query_HNK.is_cuda:
+            mask_NM = segments_mask(self, query_HNK.shape[1], key_HMK.shape[1])
+            scores_HNM = query_HNK / math.sqrt(query_HNK.shape[-1]) @ key_HMK.transpose(-1, -2)
+            return scores_HNM.masked_fill(~mask_NM, -math.inf).softmax(dim=-1) @ value_HMK
         query_NHK, key_MHK, value_MHK = (x.transpose(0, 1) for x in (query_HNK, key_HMK, value_HMK))
-        return variable_length_attention(query_NHK, key_MHK, value_MHK, self).transpose(0, 1)
-
-
-def variable_length_attention(query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, segments: Segments) -> Tensor:
-    """softmax(Q K^T / sqrt(d_k)) V (eq. 1) of sentences that are packed end to end, each separately; NHK.
-
-    CUDA uses our kernels if segments are short on average, else FlashAttention (fp16 and bf16); CPUs the formula.
-    """
-    if query_NHK.is_cuda:
-        if not are_short(segments, query_NHK):
-            return _flash_attention(query_NHK, key_MHK, value_MHK, segments)
+        if not are_short(self, query_NHK):
+            return _flash_attention(query_NHK, key_MHK, value_MHK, self).transpose(0, 1)
         from transformer_mt.kernels.short_attention import short_attention
 
-        offsets = segments.query_offsets, segments.key_offsets
-        sizes = segments.max_queries, segments.max_keys, segments.causal, segments.window
+        offsets = self.query_offsets, self.key_offsets
+        sizes = self.max_queries, self.max_keys, self.causal, self.window
         mixed_NHK: Tensor = short_attention(query_NHK, key_MHK, value_MHK, *offsets, *sizes)[0]
-        return mixed_NHK
-    mask_NM = segments_mask(segments, len(query_NHK), len(key_MHK))
-    scores_HNM = query_NHK.transpose(0, 1) / math.sqrt(query_NHK.shape[-1]) @ key_MHK.permute(1, 2, 0)
-    weights_HNM = scores_HNM.masked_fill(~mask_NM, -math.inf).softmax(dim=-1)
-    return (weights_HNM @ value_MHK.transpose(0, 1)).transpose(0, 1)
+        return mixed_NHK.transpose(0, 1)
 
 
 def packed_self_attention(rows_N3HK: Tensor, segments: Segments) -> Tensor:
-    """`variable_length_attention` of queries, keys and values that are in one tensor; NHK."""
+    """`Segments.attend` of queries, keys and values that are in one tensor; NHK."""
     if rows_N3HK.is_cuda and are_short(segments, rows_N3HK[:, 0]):
         from transformer_mt.kernels.short_attention import short_self_attention
 
         sizes = segments.max_queries, segments.causal, segments.window
         mixed_NHK: Tensor = short_self_attention(rows_N3HK, segments.query_offsets, *sizes)[0]
         return mixed_NHK
-    query_NHK, key_NHK, value_NHK = rows_N3HK.unbind(1)
-    return variable_length_attention(query_NHK, key_NHK, value_NHK, segments)
+    query_HNK, key_HNK, value_HNK = rows_N3HK.transpose(0, 2).unbind(1)
+    return segments.attend(query_HNK, key_HNK, value_HNK, None).transpose(0, 1)
 
 
 def are_short(segments: Segments, query_NHK: Tensor) -> bool:

@@ -6,7 +6,7 @@ arXiv 2205.14135): the scores of a tile are never in memory, the softmax is accu
 pass computes the weights again, from the logarithm of the sum that the forward pass has saved. Sums have a fixed order,
 so results can be repeated.
 
-Equals the plain formula in `packed_attention.variable_length_attention`. Importing this module needs Triton.
+Equals the plain formula in `packed_attention.Segments.attend`. Importing this module needs Triton.
 
 N packed queries  M packed keys  H heads  K width of a head
 """
