@@ -20,15 +20,7 @@ from transformer_mt.base.errors import EvaluationError
 from transformer_mt.base.wording import counted
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation import evaluated_texts
-from transformer_mt.evaluation.metrics import (
-    ALL_METRICS,
-    METRICS,
-    MetricName,
-    SacreMetric,
-    check_aligned,
-    check_words,
-    resampled,
-)
+from transformer_mt.evaluation.metrics import ALL_METRICS, METRICS, MetricName, check_aligned, check_words, resampled
 from transformer_mt.evaluation.scores_json import TestSetScores, checksums_of, read_scores
 from transformer_mt.preparing.prepared import data_digests
 from transformer_mt.settings.experiment import Config
@@ -87,11 +79,11 @@ def compare(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> list
     texts = [*(text for _, of_seeds in test.systems for text in of_seeds), *test.references]
     check_aligned(texts, names)
     check_words(texts, names)
-    return [_by_metric(test, ALL_METRICS[name](test.target_language)) for name in metrics]
+    return [_by_metric(test, name) for name in metrics]
 
 
-def _by_metric(test: ComparedTest, metric: SacreMetric) -> MetricTable:
-    rows, first_SR = list[Compared](), np.empty(0)
+def _by_metric(test: ComparedTest, metric_name: MetricName) -> MetricTable:
+    metric, rows, first_SR = ALL_METRICS[metric_name](test.target_language), list[Compared](), np.empty(0)
     for number, (name, texts) in enumerate(test.systems):
         found = [resampled(metric, text, test.references) for text in texts]
         scores_SR = np.array([each_R for *_, each_R in found])
