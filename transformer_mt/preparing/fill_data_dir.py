@@ -19,13 +19,7 @@ from transformer_mt.corpora.opening import corpus_digest, corpus_files, digest_o
 from transformer_mt.corpora.repeated import HeldOut
 from transformer_mt.preparing.prepared import SUMMARY, TokenizerOrigin, is_training, write_data_sums
 from transformer_mt.preparing.shards import BlockEncoder, write_encoded, writing
-from transformer_mt.preparing.training_shards import (
-    Records,
-    ShardMaker,
-    TrainingCorpus,
-    TrainingSet,
-    write_training_set,
-)
+from transformer_mt.preparing.training_shards import Records, ShardMaker, TrainingCorpus, TrainingSet
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 from transformer_mt.settings.section import fingerprint
 from transformer_mt.settings.text_settings import FiltersConfig, TokenizerConfig
@@ -188,7 +182,7 @@ def fill_data_dir(plan: Plan, maker: ShardMaker, records: Records) -> None:
     for name in tests:
         pairs = encoded(plan.pairs[name], tokenizer, splits[name].tag)
         write_test_set(directory / name, pairs, plan.max_positions)
-    trained = write_training_set(maker, records)
+    trained = maker.write_training_set(records)
     counts = {"train": sum(trained.counts.values(), PairCounts())}
     check_some_left(counts["train"])
     lines = trained.lines.result()
