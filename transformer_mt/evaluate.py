@@ -145,12 +145,12 @@ def _scored(
     titles = [cli.shown(file), *(f"reference of {name}" for _ in text.references)]
     scored = scores_json.score_lines(hypotheses, text.references, languages, titles, details, text.sources)
     if details.perturb:
-        scored["perturbed"] = perturbed_scores(
-            {each: perturbed(text, each, symbols_in(translator.tokenizer)) for each in details.perturb},
-            lambda sources, change: _translate(translator, sources, f"{name}, {change}")[0],
-            languages[1],
-            plain=score_corpus(hypotheses, text.references, languages[1], metrics=["chrf"])["chrF2"].value,
-        )
+        plain = score_corpus(hypotheses, text.references, languages[1], metrics=["chrf"])["chrF2"].value
+        scored["perturbed"] = {}
+        for change in details.perturb:
+            changed = perturbed(text, change, symbols_in(translator.tokenizer))
+            found, _ = _translate(translator, changed.sources, f"{name}, {change}")
+            scored["perturbed"][change] = perturbed_scores(changed, found, languages[1], plain)
     return scored | measured
 
 

@@ -72,7 +72,7 @@ def test_scores_are_those_of_the_changed_text(symbols):
     references = [line.lower() for line in TEXT.references[0]]
     text = TestSet(TEXT.references[0], [references])
     changed = {name: perturbed(text, name, symbols) for name in ("upper", "typos")}
-    found = perturbed_scores(changed, lambda sources, _: sources, "de", plain=80.0)
+    found = {name: perturbed_scores(each, each.sources, "de", plain=80.0) for name, each in changed.items()}
     assert found["upper"].chrf == pytest.approx(100) and found["upper"].share == pytest.approx(1.25)
     sources = changed["typos"].sources
     chrf = sacrebleu.CHRF().corpus_score(sources, [references]).score
