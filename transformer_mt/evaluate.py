@@ -142,10 +142,10 @@ def _scored(
     hypotheses, measured = _translate(translator, text.sources, name)
     with hold(file.parent, OWNER, patience=PATIENCE):
         write_whole(file, "".join(f"{line}\n" for line in hypotheses))
-    titles = [cli.shown(file), *(f"reference of {name}" for _ in text.references)]
-    scored = scores_json.score_lines(hypotheses, text.references, languages, titles, details, text.sources)
+    titles = [cli.shown(file), f"reference of {name}"]
+    scored = scores_json.score_lines(hypotheses, [text.references], languages, titles, details, text.sources)
     if details.perturb:
-        plain = score_corpus(hypotheses, text.references, languages[1], metrics=["chrf"])["chrF2"].value
+        plain = score_corpus(hypotheses, [text.references], languages[1], metrics=["chrf"])["chrF2"].value
         scored["perturbed"] = {}
         for change in details.perturb:
             changed = perturbed(text, change, symbols_in(translator.tokenizer))
@@ -208,7 +208,7 @@ def _tuned(
 
     metric = "bleu" if config.training.metric == "nll" else config.training.metric
     _, language = config.corpus.languages_of(config.corpus.validation_sets["valid"])
-    tuning = tune(choices, translate, text.references[0], metric, language)
+    tuning = tune(choices, translate, text.references, metric, language)
     print(f"best on the {tuning.num_lines:,} sentences of the validation set: {' '.join(tuning.chosen)}\n")
     return tuning
 

@@ -207,7 +207,7 @@ def compared_test(name: str, runs: Sequence[Translated]) -> ComparedTest:
         elif run is not same:
             notes.append(f"note: {run.run} has the same settings and seed as {same.run}: it is left out")
     language = runs[0].config.corpus.languages_of_test(name)[1]
-    return ComparedTest(name, runs[0].text.references, systems, language, notes)
+    return ComparedTest(name, [runs[0].text.references], systems, language, notes)
 
 
 def compared_runs(paths: Sequence[Path], test: str | None) -> list[ComparedTest]:
@@ -261,7 +261,7 @@ def read_translations(
     if not file.is_file():  # true also for a pipe: reading it might never end
         raise EvaluationError(f"{file}: is missing. Translate the test set first: {again}")
     lines = list(read_lines(file))
-    if scored is not None and scored.checksums != checksums_of(text.sources, text.references, lines):
+    if scored is not None and scored.checksums != checksums_of(text.sources, [text.references], lines):
         raise EvaluationError(
             f"{file}: these translations or the sentences of the test set have changed since scores.json in the same "
             f"directory was written. Translate the test set again: {again}; or compare files of translations"

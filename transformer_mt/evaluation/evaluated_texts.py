@@ -22,8 +22,7 @@ class TestSet:
     __test__ = False  # pytest takes it for tests otherwise
 
     sources: list[str]
-    references: list[list[str]]
-    """One complete set of references, or several."""
+    references: list[str]
 
 
 def model_in(path: Path) -> Path:
@@ -92,7 +91,7 @@ def _read(data_dir: Path, files: Sequence[str]) -> TestSet:
     check_data(data_dir, files)
     sources, references = (list(read_lines(data_dir / file)) for file in files)
     check_aligned([sources, references], [str(data_dir / file) for file in files])
-    return TestSet(sources, [references])
+    return TestSet(sources, references)
 
 
 def also_in_training(data_dir: Path, names: Sequence[str], trained_on: str | None) -> dict[str, AlsoInTraining]:

@@ -37,18 +37,15 @@ def perturbed(text: TestSet, name: str, symbols: Symbols) -> TestSet:
     change = _BOTH_SIDES[name]
     changed = [change(source, symbols) for source in sources]
     references = [
-        [
-            change(clean(line), symbols) if new != old else line
-            for line, new, old in zip(lines, changed, sources, strict=True)
-        ]
-        for lines in text.references
+        change(clean(line), symbols) if new != old else line
+        for line, new, old in zip(text.references, changed, sources, strict=True)
     ]
     return TestSet(changed, references)
 
 
 def perturbed_scores(text: TestSet, hypotheses: list[str], target_language: str, plain: float) -> PerturbedScores:
     """Score the translations of a changed test set. `plain` is the chrF2 of the one without the change."""
-    scores = score_corpus(hypotheses, text.references, target_language, metrics=["bleu", "chrf"])
+    scores = score_corpus(hypotheses, [text.references], target_language, metrics=["bleu", "chrf"])
     bleu, chrf = scores["BLEU"].value, scores["chrF2"].value
     share, source = chrf / plain if plain else 0.0, lines_sha256(text.sources)
     return PerturbedScores(bleu=bleu, chrf=chrf, share=share, source=source)

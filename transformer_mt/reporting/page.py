@@ -218,7 +218,7 @@ def _translated(name: str, runs: Sequence[Run], notes: list[str]) -> list[Transl
 def _sample(text: TestSet, translations: dict[str, list[str]], line: int, note: str = "") -> Sample:
     """Return the sample for the line with this number, from 0."""
     lines = {name: translated[line] for name, translated in translations.items()}
-    return Sample(line + 1, text.sources[line], text.references[0][line], lines, note)
+    return Sample(line + 1, text.sources[line], text.references[line], lines, note)
 
 
 def _worst(scored: dict[str, dict[str, Any]], text: TestSet, translations: dict[str, list[str]]) -> list[Sample]:
