@@ -20,7 +20,7 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation import comparing, evaluated_texts, scores_json
 from transformer_mt.evaluation.metrics import ALL_METRICS, METRICS, Comet, MetricName, score_corpus
 from transformer_mt.evaluation.variations import check_perturbations, choices_of, perturbed, perturbed_scores, tune
-from transformer_mt.preparing.prepared import read_prepared
+from transformer_mt.preparing.prepared import VALIDATION_TEXT, read_prepared
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
@@ -201,7 +201,7 @@ def _tuned(
     translator: Translator, choices: Sequence[tuple[list[str], DecodingConfig]], config: Config
 ) -> scores_json.Tuning:
     """Translate the validation set with each choice of settings, and print which one is best."""
-    text = evaluated_texts.read_validation_set(Path(config.data_dir))
+    text = evaluated_texts.read_texts(Path(config.data_dir), VALIDATION_TEXT)
 
     def translate(decoding: DecodingConfig) -> list[str]:
         return [best.text for best in _best(translator, text.sources, decoding, "validation set")]
