@@ -1,6 +1,5 @@
 """Reads configurations from YAML files and `key=value` overrides. Errors name file and line."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -153,11 +152,6 @@ def differences(old: Config, new: Config) -> dict[str, str]:
         for key in sorted(old_values.keys() | new_values.keys())
         if old_values.get(key) != new_values.get(key)
     }
-
-
-def json_schema() -> str:
-    """Return the JSON schema of a configuration file, for editors."""
-    return json.dumps(Config.model_json_schema(), indent=2) + "\n"
 
 
 def flat_settings(config: Config) -> dict[str, Any]:
