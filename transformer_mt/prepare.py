@@ -125,7 +125,7 @@ def prepare(config: Config, num_workers: int = 1) -> None:
     existing = _existing_tokenizer(config.tokenizer.from_, config) if config.tokenizer.from_ else None
     held_out = fill_data_dir.held_out_of(pairs)
     texts = TextFilters.of(config.filters, config.corpus, held_out)
-    sections = config.corpus, config.filters, config.tokenizer, config.model.max_positions
+    sections = config.corpus, config.tokenizer, config.model.max_positions
     with ExitStack() as stack:
         with fill_data_dir.hold_data_dir(directory, splits.values()):
             if _is_done(config, digests):  # another process may have just finished it
