@@ -255,7 +255,7 @@ def _unknown(error: ErrorDetails) -> str:
     path, kind = tuple(str(part) for part in _shown_path(error)), "transformer"
     if path[0] == "model":
         kind = str(error["loc"][1])
-        if owner := next((other for other, model in MODELS.items() if path[1] in keys_of(model)), None):
+        if owner := next((other for other, model in MODELS.items() if path[-1] in keys_of(model)), None):
             return (
                 f"belongs to model.kind={owner}, but this model has model.kind={kind}: leave it out, or replace the "
                 f"complete section by an override, as in 'model={{kind: {kind}, d_model: 256}}'"
