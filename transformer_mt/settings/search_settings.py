@@ -1,15 +1,17 @@
 """The settings of translation, and the check that a model, its vocabulary and its positions allow them."""
 
 import re
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.base.wording import cut
-from transformer_mt.settings.model_settings import ModelConfig
 from transformer_mt.settings.section import Hypotheses, MorePositions, Section, Seed, Text, Tokens
+
+if TYPE_CHECKING:
+    from transformer_mt.settings.model_settings import ModelConfig
 
 SplitSentences = Literal["auto", "always", "never"]
 
@@ -149,7 +151,7 @@ def _mistake(error: ErrorDetails) -> str:
     return f"{key} is {cut(repr(error['input']))}; {error['msg'][0].lower()}{error['msg'][1:]}"
 
 
-def check_for_model(decoding: DecodingConfig, model: ModelConfig, vocab_size: int | None) -> None:
+def check_for_model(decoding: DecodingConfig, model: "ModelConfig", vocab_size: int | None) -> None:
     """Raises ConfigError if this model does not allow these settings; `vocab_size` is that of the target, if known."""
     attentions = model.attentions_to_source
     if decoding.alignment_layer > attentions:
