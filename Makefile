@@ -130,7 +130,8 @@ types: $(DEV_READY)
 	$(PY) -m mypy
 
 schema: $(READY)  ## write configs/schema.json, with which editors complete and check configurations
-	$(PY) -c "from transformer_mt.settings.reading import json_schema; print(json_schema(), end='')" > configs/schema.json
+	$(PY) -c "import json; from transformer_mt.settings.experiment import Config; \
+	print(json.dumps(Config.model_json_schema(), indent=2))" > configs/schema.json
 
 # The variable turns off a notice of the theme about the future of MkDocs.
 docs: $(DOCS_READY)  ## build the site of the documentation in site/

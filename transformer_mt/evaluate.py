@@ -20,7 +20,7 @@ from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation import comparing, evaluated_texts, scores_json
 from transformer_mt.evaluation.metrics import ALL_METRICS, METRICS, Comet, MetricName, score_corpus
 from transformer_mt.evaluation.variations import check_perturbations, choices_of, perturbed, perturbed_scores, tune
-from transformer_mt.preparing.prepared import read_prepared
+from transformer_mt.preparing.prepared import VALIDATION_TEXT, read_prepared
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import load_config
 from transformer_mt.settings.search_settings import DecodingConfig
@@ -142,15 +142,15 @@ def _scored(
     hypotheses, measured = _translate(translator, text.sources, name)
     with hold(file.parent, OWNER, patience=PATIENCE):
         write_whole(file, "".join(f"{line}\n" for line in hypotheses))
-    titles = [cli.shown(file), *(f"reference of {name}" for _ in text.references)]
-    scored = scores_json.score_lines(hypotheses, text.references, languages, titles, details, text.sources)
+    titles = [cli.shown(file), f"reference of {name}"]
+    scored = scores_json.score_lines(hypotheses, [text.references], languages, titles, details, text.sources)
     if details.perturb:
-        scored["perturbed"] = perturbed_scores(
-            {each: perturbed(text, each, symbols_in(translator.tokenizer)) for each in details.perturb},
-            lambda sources, change: _translate(translator, sources, f"{name}, {change}")[0],
-            languages[1],
-            plain=score_corpus(hypotheses, text.references, languages[1], metrics=["chrf"])["chrF2"].value,
-        )
+        plain = score_corpus(hypotheses, [text.references], languages[1], metrics=["chrf"])["chrF2"].value
+        scored["perturbed"] = {}
+        for change in details.perturb:
+            changed = perturbed(text, change, symbols_in(translator.tokenizer))
+            found, _ = _translate(translator, changed.sources, f"{name}, {change}")
+            scored["perturbed"][change] = perturbed_scores(changed, found, languages[1], plain)
     return scored | measured
 
 
@@ -201,14 +201,14 @@ def _tuned(
     translator: Translator, choices: Sequence[tuple[list[str], DecodingConfig]], config: Config
 ) -> scores_json.Tuning:
     """Translate the validation set with each choice of settings, and print which one is best."""
-    text = evaluated_texts.read_validation_set(Path(config.data_dir))
+    text = evaluated_texts.read_texts(Path(config.data_dir), VALIDATION_TEXT)
 
     def translate(decoding: DecodingConfig) -> list[str]:
         return [best.text for best in _best(translator, text.sources, decoding, "validation set")]
 
     metric = "bleu" if config.training.metric == "nll" else config.training.metric
     _, language = config.corpus.languages_of(config.corpus.validation_sets["valid"])
-    tuning = tune(choices, translate, text.references[0], metric, language)
+    tuning = tune(choices, translate, text.references, metric, language)
     print(f"best on the {tuning.num_lines:,} sentences of the validation set: {' '.join(tuning.chosen)}\n")
     return tuning
 

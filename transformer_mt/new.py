@@ -125,7 +125,7 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
     num_pairs = round(measures.num_usable * (1 - 2 * share))
     num_merges = min(10**6, measures.source.num_merges + measures.target.num_merges)
     text = choosing.Text(num_pairs, round(num_pairs * measures.target.mean_words), num_characters(measures), num_merges)
-    sizes = choosing.candidates(text)
+    sizes = [size for size in choosing.SIZES if text.num_words >= size.fewest_words]
     models = [TransformerConfig(**choosing.model_settings(size)) for size in sizes]
     speeds = dict(zip(sizes, measured_speeds(models, measures, "muon"), strict=True))
     chosen = choosing.choose(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import CorpusError, DirectoryError, EvaluationError
-from transformer_mt.base.languages import KEEP
+from transformer_mt.base.languages import KEEP, UNK
 from transformer_mt.base.wording import counted, cut, warn
 from transformer_mt.corpora.corpus import BadPair, Corpus
 from transformer_mt.corpora.filters import KEPT, REASONS, TextFilters
@@ -17,22 +17,11 @@ from transformer_mt.evaluation.metrics import check_tokeniser, check_words, toke
 from transformer_mt.marian import as_model_dir
 from transformer_mt.preparing import fill_data_dir
 from transformer_mt.preparing.measured_text import TextMeasures, measure, table
-from transformer_mt.preparing.prepared import (
-    ORIGIN,
-    SUMMARY,
-    Prepared,
-    TokenizerOrigin,
-    check_data,
-    check_tag,
-    files_of,
-    is_training,
-    kept_tokenizer,
-    read_prepared,
-    trained_on,
-)
+from transformer_mt.preparing.prepared import ORIGIN, SUMMARY, Prepared, TokenizerOrigin, is_training, read_prepared
 from transformer_mt.preparing.shards import writing
 from transformer_mt.preparing.text_warnings import corpus_warnings, text_warnings
 from transformer_mt.preparing.training_shards import make_shards
+from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, load_config
 from transformer_mt.settings.section import fingerprint
@@ -136,7 +125,7 @@ def prepare(config: Config, num_workers: int = 1) -> None:
     existing = _existing_tokenizer(config.tokenizer.from_, config) if config.tokenizer.from_ else None
     held_out = fill_data_dir.held_out_of(pairs)
     texts = TextFilters.of(config.filters, config.corpus, held_out)
-    sections = config.corpus, config.filters, config.tokenizer, config.model.max_positions
+    sections = config.corpus, config.tokenizer, config.model.max_positions
     with ExitStack() as stack:
         with fill_data_dir.hold_data_dir(directory, splits.values()):
             if _is_done(config, digests):  # another process may have just finished it
@@ -197,8 +186,7 @@ def _is_done(config: Config, digests: dict[str, str]) -> bool:
         return False
     changes, prepared = [f"{SUMMARY} cannot be read"], read_prepared(directory)
     if prepared is not None:
-        tests = [file for name in config.corpus.test for file in files_of(f"test/{name}")]
-        check_data(directory, (*trained_on(directory), *tests))
+        prepared.check_files(config.corpus.test)
         changes = changed_settings(prepared, config, digests)
     if prepared is None or changes:
         raise CorpusError(
@@ -246,7 +234,8 @@ def _tokenizer(
         return existing
     training = {name: digest for name, digest in digests.items() if is_training(name)}
     settings = _tokenizer_settings(config)
-    if tokenizer := kept_tokenizer(directory, settings, training):
+    origin = TokenizerOrigin.load(directory)
+    if origin and (tokenizer := origin.tokenizer_for(directory, settings, training)):
         print(f"using the tokenizer that is already in {directory}", flush=True)
         return tokenizer
     places = [fill_data_dir.splits_of(config.corpus)[name].place for name in training]
@@ -279,7 +268,7 @@ def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -
     directory, tokenizer = prepared.directory, prepared.load_tokenizer()
     added = _added_corpora(prepared, digests)
     for name in added:
-        check_tag(tokenizer, fill_data_dir.splits_of(config.corpus)[name])
+        _check_tag(tokenizer, fill_data_dir.splits_of(config.corpus)[name])
     print(f"adding to {directory}: {', '.join(name.removeprefix('train/') for name in added)}", flush=True)
     origin = TokenizerOrigin.load(directory)
     if origin is not None and config.tokenizer.from_ is None:
@@ -291,6 +280,15 @@ def _begin_to_add(prepared: Prepared, config: Config, digests: dict[str, str]) -
         used_for = {name: digest for name, digest in digests.items() if is_training(name)}
         origin.model_copy(update={"settings": _tokenizer_settings(config), "used_for": used_for}).save(directory)
     (directory / SUMMARY).unlink()
+
+
+def _check_tag(tokenizer: Tokenizer, text: PairedText) -> None:
+    """Raises CorpusError if the tag of a corpus is not a piece of a tokenizer that was trained before."""
+    if missing := [token for token in (text.tag or "").split() if tokenizer.source.piece_to_id(token) == UNK]:
+        raise CorpusError(
+            f"the tag {missing[0]} of the corpus {text.name} is no piece of the tokenizer, which was trained without "
+            "this corpus; set another data_dir, so that `prepare` trains a tokenizer on all corpora"
+        )
 
 
 def _opened_tokenizer(path: str, key: str, settings: TokenizerConfig) -> Tokenizer:

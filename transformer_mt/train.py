@@ -18,7 +18,7 @@ from transformer_mt.batches.loader import BatchLayout, Loader
 from transformer_mt.batches.modifier_sampling import ModifierSampler
 from transformer_mt.kernels.device import Device, usable_device
 from transformer_mt.prepare import changed_settings
-from transformer_mt.preparing.prepared import check_data, data_digests, read_prepared, trained_on
+from transformer_mt.preparing.prepared import data_digests, read_prepared
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.reading import differences, dump_config, load_config, other_meaning_than
 from transformer_mt.settings.training_settings import ModifiersConfig, TrainingConfig
@@ -266,7 +266,7 @@ def _prepared_tokenizer(data_dir: Path, config: Config, ranks: Ranks) -> Tokeniz
     if prepared is None:
         raise CorpusError(f"{data_dir} is not prepared: {advice}")
     if ranks.is_first:  # one rank reads all files; if it fails, all stop
-        check_data(data_dir, trained_on(data_dir))
+        prepared.check_files()
     if changes := changed_settings(prepared, config, {}):
         changed = "; ".join(changes)
         raise CorpusError(f"{data_dir} was prepared differently: {changed}. Choose another data_dir, and {advice}")

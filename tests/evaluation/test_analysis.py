@@ -2,12 +2,7 @@
 
 import pytest
 
-from transformer_mt.evaluation.analysis import (
-    analyse,
-    groups_of,
-    suspicious_lines,
-    text_of_analysis,
-)
+from transformer_mt.evaluation.analysis import analyse, groups_of, text_of_analysis
 from transformer_mt.evaluation.metrics import corpus_score
 
 SOURCES = [" ".join(["word"] * length) for length in (1, 2, 2, 3, 5, 8, 9, 9)]
@@ -47,7 +42,7 @@ def test_equal_values_are_never_divided():
 def test_odd_translations_are_named(source, hypothesis, reference, kind):
     fine = ("It is late.", "Es ist spät.", "Es ist spät.")
     sources, hypotheses, references = zip(fine, (source, hypothesis, reference), fine, strict=True)
-    found = suspicious_lines(sources, hypotheses, references)
+    found = analyse(sources, hypotheses, references).suspicious
     assert {name: lines for name, lines in found.items() if lines} == {kind: [2]}
 
 
@@ -63,7 +58,7 @@ def test_odd_translations_are_named(source, hypothesis, reference, kind):
     ],
 )
 def test_good_translations_are_not_odd(source, hypothesis, reference):
-    assert not any(suspicious_lines([source], [hypothesis], [reference]).values())
+    assert not any(analyse([source], [hypothesis], [reference]).suspicious.values())
 
 
 def test_the_lines_with_numbers_whose_numbers_came_back_are_counted():

@@ -199,7 +199,7 @@ def translated(run: str, *overrides: str, decoding: str = "", **scored: object) 
     if decoding:
         key, value = decoding.split("=")
         fields["decoding"] = config.decoding.model_copy(update={key: float(value)})
-    text = TestSet([], [REFERENCES])
+    text = TestSet([], REFERENCES)
     return Translated(run, config, text, TestSetScores.model_validate(fields), damaged(0.1, len(run)))
 
 

@@ -16,7 +16,7 @@ from transformer_mt.text.tokenizer import clean
 
 TEXT = TestSet(
     ["<2de> the Dog runs.", "no end", "Is  it red?", "42."],
-    [["der Hund läuft.", "kein Ende.", "ist es rot?", "42."], ["ein Hund läuft", "Ende", "rot?", "42!"]],
+    ["der Hund läuft.", "kein Ende.", "ist es rot?", "42!"],
 )
 
 
@@ -31,18 +31,18 @@ def symbols(separate_tokenizer):
         (
             "upper",
             ["<2DE> THE DOG RUNS.", "NO END", "IS IT RED?", "42."],
-            [["DER HUND LÄUFT.", "KEIN ENDE.", "IST ES ROT?", "42."], ["EIN HUND LÄUFT", "ENDE", "ROT?", "42!"]],
+            ["DER HUND LÄUFT.", "KEIN ENDE.", "IST ES ROT?", "42!"],
         ),
         (
             "title",
             ["<2de> The Dog Runs.", "No End", "Is It Red?", "42."],
-            [["Der Hund Läuft.", "Kein Ende.", "Ist Es Rot?", "42."], ["Ein Hund Läuft", "Ende", "Rot?", "42!"]],
+            ["Der Hund Läuft.", "Kein Ende.", "Ist Es Rot?", "42!"],
         ),
         (
             "punct",
             ["<2de> the Dog runs", "no end", "Is it red", "42"],
-            # The second source had no end, so its references keep theirs.
-            [["der Hund läuft", "kein Ende.", "ist es rot", "42"], ["ein Hund läuft", "Ende", "rot", "42"]],
+            # The second source had no end, so its reference keeps its own.
+            ["der Hund läuft", "kein Ende.", "ist es rot", "42"],
         ),
     ],
 )
@@ -56,7 +56,7 @@ def test_a_typo_depends_on_the_line_and_its_number_alone(symbols):
     assert all(new != clean(old) for new, old in zip(found.sources[:3], TEXT.sources[:3], strict=True))
     others = TestSet(["another line", *TEXT.sources[1:]], TEXT.references)
     assert perturbed(others, "typos", symbols).sources[1:] == found.sources[1:]
-    lines = perturbed(TestSet(["the same line again"] * 30, [[""] * 30]), "typos", symbols).sources
+    lines = perturbed(TestSet(["the same line again"] * 30, [""] * 30), "typos", symbols).sources
     assert len(set(lines)) > 10
 
 
@@ -69,10 +69,10 @@ def test_typos_need_spaces():
 
 def test_scores_are_those_of_the_changed_text(symbols):
     """A model that copies: with the references as sources, only what it cannot copy is wrong."""
-    references = [line.lower() for line in TEXT.references[0]]
-    text = TestSet(TEXT.references[0], [references])
+    references = [line.lower() for line in TEXT.references]
+    text = TestSet(TEXT.references, references)
     changed = {name: perturbed(text, name, symbols) for name in ("upper", "typos")}
-    found = perturbed_scores(changed, lambda sources, _: sources, "de", plain=80.0)
+    found = {name: perturbed_scores(each, each.sources, "de", plain=80.0) for name, each in changed.items()}
     assert found["upper"].chrf == pytest.approx(100) and found["upper"].share == pytest.approx(1.25)
     sources = changed["typos"].sources
     chrf = sacrebleu.CHRF().corpus_score(sources, [references]).score

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from transformer_mt.settings.reading import json_schema
+from transformer_mt.settings.experiment import Config
 
 # As they stand in YAML: other types, numbers, texts that are no names, tags, lists and sections. Two spaces part them.
 _PLAIN = r"""
@@ -39,7 +39,7 @@ class Case:
 
 def settings() -> dict[str, dict[str, Any]]:
     """The JSON schema of every setting; of a model those of both kinds."""
-    schema = json.loads(json_schema())
+    schema = Config.model_json_schema()
     found = {key: each for key, each in schema["properties"].items() if "type" in each}
     for name, definition in schema["$defs"].items():
         section = {"transformer": "model", "rnn": "model"}.get(of := name.removesuffix("Config").lower(), of)

@@ -15,6 +15,7 @@ from transformer_mt.preparing.fill_data_dir import open_texts
 from transformer_mt.preparing.measured_text import TextMeasures, measure, table
 from transformer_mt.settings.text_settings import FiltersConfig
 from transformer_mt.text.tokenizer import clean
+from transformer_mt.text.training_lines import quantile
 
 ODD = [
     *[("no", "nein"), ("", "nichts"), (" ", ""), ("nothing", "\t"), ("same", "same"), ("a  same", "a same")],
@@ -67,10 +68,10 @@ def test_lengths_are_words_and_shares_of_lines_do_not_exceed_them(measures):
         assert side.mean_length == pytest.approx(sum(lengths) / len(lengths))
         assert side.characters.total() == sum(len(clean(text)) for text in kept)
         for share in (0.0001, 0.5, 0.9, 0.99):
-            limit = side.length_of(share)
+            limit = quantile(side.lengths, share)
             assert sum(length <= limit for length in lengths) >= share * len(lengths)
             assert sum(length < limit for length in lengths) < share * len(lengths)
-        assert side.length_of(1.0) == lengths[-1]
+        assert quantile(side.lengths, 1.0) == lengths[-1]
 
 
 def test_frequent_words_are_counted_in_capital_letters_too(measures):

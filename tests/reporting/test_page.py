@@ -8,7 +8,7 @@ from helpers.tiny import status_and_error
 from helpers.untrained import write_untrained
 
 from transformer_mt import report
-from transformer_mt.reporting.page import SECTIONS, open_runs, settings_table, with_code
+from transformer_mt.reporting.page import SECTIONS, open_run, settings_table, with_code
 
 pytest.importorskip("matplotlib")
 
@@ -28,7 +28,7 @@ def test_text_between_backticks_is_code_and_all_text_is_escaped(text, html):
 def test_settings_that_differ_are_told_from_the_others(tmp_path, joint_tokenizer):
     one = write_untrained(tmp_path / "one", joint_tokenizer)
     other = write_untrained(tmp_path / "other", joint_tokenizer, num_heads=4, norm="pre")
-    differ, same = settings_table(open_runs([one, other], {section: [] for section in SECTIONS}))
+    differ, same = settings_table([open_run(path, {section: [] for section in SECTIONS}) for path in (one, other)])
     assert dict(differ) == {"model.num_heads": ["2", "4"], "model.norm": ["post", "pre"]}
     assert dict(same)["model.d_model"] == ["16", "16"]
     assert not dict(differ).keys() & dict(same).keys()

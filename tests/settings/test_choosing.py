@@ -17,7 +17,6 @@ from transformer_mt.settings.choosing import (
     VALIDATING,
     Stages,
     Text,
-    candidates,
     choose,
     choose_tuning,
     reached,
@@ -29,7 +28,7 @@ MACHINES = {"slow": (2_000, 400, 40), "fast": (20_000, 6_000, 1_000), "gpu": (40
 
 def chosen(num_pairs, minutes, machine, words=10):
     text = Text(num_pairs, words * num_pairs)
-    sizes = candidates(text)
+    sizes = [size for size in SIZES if text.num_words >= size.fewest_words]
     stages = Stages(minutes, min(1000, num_pairs // 20), text.num_tokens / num_pairs)
     return choose(text, stages, dict(zip(sizes, MACHINES[machine], strict=False)))
 

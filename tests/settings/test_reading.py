@@ -13,7 +13,7 @@ from transformer_mt.base.errors import ConfigError
 from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import RnnConfig, TransformerConfig
-from transformer_mt.settings.reading import differences, dump_config, json_schema, load_config
+from transformer_mt.settings.reading import differences, dump_config, load_config
 from transformer_mt.settings.section import fingerprint
 from transformer_mt.settings.training_settings import TrainingConfig
 from transformer_mt.training.optimization import learning_rate
@@ -96,11 +96,12 @@ def test_there_are_configurations():
 
 def test_schema_of_the_editors_is_current():
     # `make schema` writes it.
-    assert (ROOT / "configs/schema.json").read_text(encoding="utf-8") == json_schema()
+    schema = json.dumps(Config.model_json_schema(), indent=2) + "\n"
+    assert (ROOT / "configs/schema.json").read_text(encoding="utf-8") == schema
 
 
 def test_schema_holds_keys_and_their_meaning():
-    sections = json.loads(json_schema())["$defs"]
+    sections = Config.model_json_schema()["$defs"]
     assert sections["DecodingConfig"]["properties"]["beam_size"]["default"] == 4
     assert "Vaswani" not in sections["DecodingConfig"]["description"]
     assert "Wu et al." in sections["DecodingConfig"]["properties"]["length_penalty"]["description"]

@@ -17,7 +17,7 @@ from transformer_mt.base.wording import duration
 from transformer_mt.decoding.translator import Translator
 from transformer_mt.evaluation.scores_json import lines_sha256
 from transformer_mt.reporting.charts import CURVES
-from transformer_mt.reporting.page import MARK, SECTIONS, open_runs
+from transformer_mt.reporting.page import MARK, SECTIONS, open_run
 
 pytest.importorskip("matplotlib")
 
@@ -84,7 +84,7 @@ def test_the_page_begins_with_scores_size_corpus_and_time(page, evaluated, train
 
 def test_what_was_trained_is_said(page, evaluated):
     [start] = json.loads((evaluated / "run.json").read_text())
-    [run] = open_runs([evaluated], notes())
+    run = open_run(evaluated, notes())
     assert f"parameters {run.num_parameters:,}" in re.sub(r" +", " ", page.text)
     for value in (start["command"], start["time"], f"torch {start['versions']['torch']}", start["processor"]):
         assert str(value) in page.text
@@ -93,7 +93,7 @@ def test_what_was_trained_is_said(page, evaluated):
 def test_the_number_of_parameters_is_that_of_the_model(evaluated):
     with Translator.load(evaluated / "model", "cpu", workers=1) as translator:
         wanted = sum(parameter.numel() for parameter in translator.engine.model.parameters())
-    assert open_runs([evaluated], notes())[0].num_parameters == wanted
+    assert open_run(evaluated, notes()).num_parameters == wanted
 
 
 def test_what_is_missing_is_said(page, trained):
@@ -127,7 +127,7 @@ def test_the_same_input_is_the_same_bytes(evaluated, trained, tmp_path):
 @pytest.mark.thorough
 def test_two_runs_are_compared_and_their_differences_come_first(evaluated, tmp_path):
     better, same = (shutil.copytree(evaluated, tmp_path / name, symlinks=True) for name in ("better", "same"))
-    data = Path(open_runs([evaluated], notes())[0].config.data_dir)
+    data = Path(open_run(evaluated, notes()).config.data_dir)
     replace_translations(better, (data / "test" / "tiny.target.txt").read_text().splitlines())
     config = better / "config.yaml"
     config.write_text(config.read_text().replace("clip_norm: 0.0", "clip_norm: 2.0"))
@@ -142,7 +142,7 @@ def test_two_runs_are_compared_and_their_differences_come_first(evaluated, tmp_p
 
 def test_seeds_of_a_setting_are_one_system(evaluated, tmp_path):
     runs = [shutil.copytree(evaluated, tmp_path / name, symlinks=True) for name in ("a_1", "a_2", "a_3", "b_1", "b_2")]
-    data = Path(open_runs([evaluated], notes())[0].config.data_dir)
+    data = Path(open_run(evaluated, notes()).config.data_dir)
     for run in runs:
         config, seed = run / "config.yaml", run.name[-1]
         text = re.sub(r"(?m)^  seed: 1$", f"  seed: {seed}", config.read_text(), count=1)

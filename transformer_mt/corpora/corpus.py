@@ -10,7 +10,7 @@ from pathlib import Path
 from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.remote import Place, RemotePath, place
 from transformer_mt.base.wording import counted
-from transformer_mt.corpora.text_files import COMPRESSED, LONGEST, BadLine, Survey, all_lines, opened_again, survey
+from transformer_mt.corpora.text_files import COMPRESSED, LONGEST, BadLine, Survey, all_lines, opened, same_text, survey
 from transformer_mt.settings.corpus_settings import PairedText
 from transformer_mt.settings.section import fingerprint
 
@@ -206,7 +206,7 @@ def open_lines(
     """
 
     def read(path: Place, digest: str) -> Iterator[Block]:
-        with opened_again(path, digest) as file:
+        with opened(path) as text_file, same_text(text_file, digest, str(path)) as file:
             yield from blocks_of_file(str(path), pairs(text, path, all_lines(file, str(path))), unit, first)
 
     def count_pairs(path: Place, of_file: Survey) -> int | None:

@@ -1,7 +1,7 @@
 """Finds duplicates in the training text, and training pairs that are also in the validation or test sets."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -55,21 +55,18 @@ class Overlaps:
             counts[name][kind] += 1
         return counts
 
-    def notes(self, left_out: bool) -> list[str]:
-        """Return a note for each set that shares sentences with the training text, with the first places of these."""
-        return [self._note(name, left_out) for name, counts in self.counts.items() if any(counts.values())]
-
-    def _note(self, name: str, left_out: bool) -> str:
-        counts = self.counts[name]
-        numbers = ", ".join(counted(counts[kind], noun) for kind, noun in KINDS.items())
-        kind = next(kind for kind in ("pairs", "sources", "targets") if counts[kind])
-        lines = sorted((line, place) for (of, its, line), place in self.found.items() if (of, its) == (name, kind))
-        places = ", ".join(f"line {line} is {place}" for line, place in lines[:_SHOWN])
+    def notes(self, left_out: bool) -> Iterator[str]:
+        """Yield a note for each set that shares sentences with the training text, with the first places of these."""
         result = "; the training pairs with them are left out" if left_out else ", and stay there"
-        return (
-            f"note: {name}: of {counted(self.held.sizes[name], 'pair')}, these are also in the training text{result}: "
-            f"{numbers}. The first by their {kind[:-1]}: {places}"
-        )
+        for name, counts in self.counts.items():
+            if kind := next((kind for kind in ("pairs", "sources", "targets") if counts[kind]), ""):
+                found = sorted((line, place) for (*of, line), place in self.found.items() if of == [name, kind])
+                places = ", ".join(f"line {line} is {place}" for line, place in found[:_SHOWN])
+                numbers = ", ".join(counted(counts[kind], noun) for kind, noun in KINDS.items())
+                yield (
+                    f"note: {name}: of {counted(self.held.sizes[name], 'pair')}, these are also in the training text"
+                    f"{result}: {numbers}. The first by their {kind[:-1]}: {places}"
+                )
 
 
 KEY_BYTES = 16

@@ -239,13 +239,6 @@ def opened(path: Place) -> Iterator[io.BufferedIOBase]:
 
 
 @contextmanager
-def opened_again(path: Place, digest: str) -> Iterator[io.BufferedIOBase]:
-    """Open a file like `opened`. At its end, raise CorpusError if its text is no longer that of its survey."""
-    with opened(path) as file, same_text(file, digest, str(path)) as hashed:
-        yield hashed
-
-
-@contextmanager
 def same_text(file: ByteStream, digest: str, name: str) -> Iterator[io.BufferedIOBase]:
     """Compute the hash of a file during reading. `name` is its name in messages.
 

@@ -10,7 +10,7 @@ from transformer_mt.base.errors import CorpusError
 from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import cut
 from transformer_mt.corpora import corpus
-from transformer_mt.corpora.text_files import needed, opened_again
+from transformer_mt.corpora.text_files import needed, opened, same_text
 from transformer_mt.settings.corpus_settings import PairedText
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -40,7 +40,7 @@ def _pairs(
     text: PairedText, path: Place, digest: str, languages: Counter[str]
 ) -> Iterator[tuple[str, str] | corpus.BadPair]:
     etree = needed("lxml.etree", f"{path} is TMX", "write it as another form, such as TSV")
-    with opened_again(path, digest) as file:
+    with opened(path) as text_file, same_text(text_file, digest, str(path)) as file:
         try:
             # The parser expands no entities, a few lines of which could fill the memory, and loads no other files.
             units = etree.iterparse(

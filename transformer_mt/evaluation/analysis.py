@@ -73,7 +73,10 @@ def analyse(
     both = zip(hypotheses, references, strict=True)
     scores = [float(CHRF().sentence_score(found, [reference]).score) for found, reference in both]
     worst = sorted(range(len(scores)), key=lambda line: (scores[line], line))[:WORST]
-    suspicious = suspicious_lines(sources, hypotheses, references)
+    suspicious: dict[str, list[int]] = {kind: [] for kind in DOUBTS}
+    for line, texts in enumerate(zip(sources, hypotheses, references, strict=True), start=1):
+        for kind in doubts(*texts):
+            suspicious[kind].append(line)
     with_numbers = {line for line, source in enumerate(sources, start=1) if numbers(source)}
     return Analysis(
         "word" if source_spaced else "character",
@@ -125,14 +128,3 @@ def groups_of(
         bleu, chrf = corpus_score("bleu", *texts, target_language), corpus_score("chrf", *texts)
         groups.append(Group(min(own), max(own), len(own), bleu, chrf))
     return groups
-
-
-def suspicious_lines(
-    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
-) -> dict[str, list[int]]:
-    """Return the numbers (from 1) of lines with odd translations, for each key of DOUBTS."""
-    found: dict[str, list[int]] = {kind: [] for kind in DOUBTS}
-    for line, texts in enumerate(zip(sources, hypotheses, references, strict=True), start=1):
-        for kind in doubts(*texts):
-            found[kind].append(line)
-    return found

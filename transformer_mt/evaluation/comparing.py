@@ -20,15 +20,7 @@ from transformer_mt.base.errors import EvaluationError
 from transformer_mt.base.wording import counted
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation import evaluated_texts
-from transformer_mt.evaluation.metrics import (
-    ALL_METRICS,
-    METRICS,
-    MetricName,
-    SacreMetric,
-    check_aligned,
-    check_words,
-    resampled,
-)
+from transformer_mt.evaluation.metrics import ALL_METRICS, METRICS, MetricName, check_aligned, check_words, resampled
 from transformer_mt.evaluation.scores_json import TestSetScores, checksums_of, read_scores
 from transformer_mt.preparing.prepared import data_digests
 from transformer_mt.settings.experiment import Config
@@ -87,11 +79,11 @@ def compare(test: ComparedTest, metrics: Sequence[MetricName] = METRICS) -> list
     texts = [*(text for _, of_seeds in test.systems for text in of_seeds), *test.references]
     check_aligned(texts, names)
     check_words(texts, names)
-    return [_by_metric(test, ALL_METRICS[name](test.target_language)) for name in metrics]
+    return [_by_metric(test, name) for name in metrics]
 
 
-def _by_metric(test: ComparedTest, metric: SacreMetric) -> MetricTable:
-    rows, first_SR = list[Compared](), np.empty(0)
+def _by_metric(test: ComparedTest, metric_name: MetricName) -> MetricTable:
+    metric, rows, first_SR = ALL_METRICS[metric_name](test.target_language), list[Compared](), np.empty(0)
     for number, (name, texts) in enumerate(test.systems):
         found = [resampled(metric, text, test.references) for text in texts]
         scores_SR = np.array([each_R for *_, each_R in found])
@@ -215,7 +207,7 @@ def compared_test(name: str, runs: Sequence[Translated]) -> ComparedTest:
         elif run is not same:
             notes.append(f"note: {run.run} has the same settings and seed as {same.run}: it is left out")
     language = runs[0].config.corpus.languages_of_test(name)[1]
-    return ComparedTest(name, runs[0].text.references, systems, language, notes)
+    return ComparedTest(name, [runs[0].text.references], systems, language, notes)
 
 
 def compared_runs(paths: Sequence[Path], test: str | None) -> list[ComparedTest]:
@@ -269,7 +261,7 @@ def read_translations(
     if not file.is_file():  # true also for a pipe: reading it might never end
         raise EvaluationError(f"{file}: is missing. Translate the test set first: {again}")
     lines = list(read_lines(file))
-    if scored is not None and scored.checksums != checksums_of(text.sources, text.references, lines):
+    if scored is not None and scored.checksums != checksums_of(text.sources, [text.references], lines):
         raise EvaluationError(
             f"{file}: these translations or the sentences of the test set have changed since scores.json in the same "
             f"directory was written. Translate the test set again: {again}; or compare files of translations"

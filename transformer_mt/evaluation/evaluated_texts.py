@@ -11,7 +11,7 @@ from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation.metrics import check_aligned
 from transformer_mt.evaluation.scores_json import AlsoInTraining
 from transformer_mt.marian import as_model_dir
-from transformer_mt.preparing.prepared import VALIDATION_TEXT, check_data, data_digests, files_of, read_prepared
+from transformer_mt.preparing.prepared import check_data, data_digests, files_of, read_prepared
 from transformer_mt.text.tokenizer import Tokenizer
 
 
@@ -22,8 +22,7 @@ class TestSet:
     __test__ = False  # pytest takes it for tests otherwise
 
     sources: list[str]
-    references: list[list[str]]
-    """One complete set of references, or several."""
+    references: list[str]
 
 
 def model_in(path: Path) -> Path:
@@ -80,19 +79,15 @@ def read_test_set(data_dir: Path, name: str) -> TestSet:
                 f"{data_dir / file} is missing. Write it with `python -m transformer_mt.prepare CONFIG`; if the data "
                 "are elsewhere, give data_dir=DIRECTORY; or score files with --hypothesis and --reference"
             )
-    return _read(data_dir, files)
+    return read_texts(data_dir, files)
 
 
-def read_validation_set(data_dir: Path) -> TestSet:
-    """Read the sources and references of the validation set. Raises a UserError if a file is missing or damaged."""
-    return _read(data_dir, VALIDATION_TEXT)
-
-
-def _read(data_dir: Path, files: Sequence[str]) -> TestSet:
+def read_texts(data_dir: Path, files: Sequence[str]) -> TestSet:
+    """Read two files, the sources and their references. Raises a UserError if a file is missing or damaged."""
     check_data(data_dir, files)
     sources, references = (list(read_lines(data_dir / file)) for file in files)
     check_aligned([sources, references], [str(data_dir / file) for file in files])
-    return TestSet(sources, [references])
+    return TestSet(sources, references)
 
 
 def also_in_training(data_dir: Path, names: Sequence[str], trained_on: str | None) -> dict[str, AlsoInTraining]:

@@ -214,6 +214,12 @@ def case_warning(names: Sequence[str], hypotheses: Sequence[str], references: Se
     return None
 
 
+def text_warnings(names: Sequence[str], texts: Sequence[Sequence[str]], target_language: str) -> list[str | None]:
+    """The warnings about translations and their references, in this order, that give wrong scores."""
+    tokenised = [tokenised_warning(name, lines) for name, lines in zip(names, texts, strict=True)]
+    return [*tokenised, case_warning(names, *texts[:2]), language_warning(names[1], texts[1], target_language)]
+
+
 _INSTALL = (
     "`pip install --no-deps unbabel-comet`, then `pip install pytorch-lightning 'torchmetrics<0.11' entmax "
     "'jsonargparse==3.13.1' 'transformers<5' 'huggingface-hub<1.0' 'setuptools<81' scipy requests` (without --no-deps, "

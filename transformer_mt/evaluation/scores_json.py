@@ -13,16 +13,7 @@ from transformer_mt.base.remote import Place
 from transformer_mt.base.wording import counted, cut, warn
 from transformer_mt.corpora.text_files import read_lines
 from transformer_mt.evaluation.analysis import Analysis, analyse, text_of_analysis
-from transformer_mt.evaluation.metrics import (
-    METRICS,
-    Comet,
-    MetricName,
-    MetricScore,
-    case_warning,
-    language_warning,
-    score_corpus,
-    tokenised_warning,
-)
+from transformer_mt.evaluation.metrics import METRICS, Comet, MetricName, MetricScore, score_corpus, text_warnings
 from transformer_mt.settings.search_settings import DecodingConfig
 from transformer_mt.storage.files import read_json, write_json
 from transformer_mt.storage.records import versions
@@ -210,9 +201,7 @@ def score_lines(
     scores = score_corpus(hypotheses, references, language, names, confidence=confidence, metrics=metrics)
     if details.comet is not None and sources is not None:
         scores["COMET"] = details.comet.score(sources, hypotheses, references[0])
-    warnings = [tokenised_warning(name, lines) for name, lines in zip(names, [hypotheses, *references], strict=True)]
-    warnings += case_warning(names, hypotheses, references[0]), language_warning(names[1], references[0], language)
-    warn(*warnings)
+    warn(*text_warnings(names, [hypotheses, *references], language))
     result = {
         "num_lines": len(hypotheses),
         "scores": scores,

@@ -37,30 +37,18 @@ def perturbed(text: TestSet, name: str, symbols: Symbols) -> TestSet:
     change = _BOTH_SIDES[name]
     changed = [change(source, symbols) for source in sources]
     references = [
-        [
-            change(clean(line), symbols) if new != old else line
-            for line, new, old in zip(lines, changed, sources, strict=True)
-        ]
-        for lines in text.references
+        change(clean(line), symbols) if new != old else line
+        for line, new, old in zip(text.references, changed, sources, strict=True)
     ]
     return TestSet(changed, references)
 
 
-def perturbed_scores(
-    changed: dict[str, TestSet], translate: Callable[[list[str], str], list[str]], target_language: str, plain: float
-) -> dict[str, PerturbedScores]:
-    """Translate and score changed test sets, by name of the change. `plain` is the chrF2 of the one without changes.
-
-    `translate` gets the sources and the name of the change.
-    """
-    found = {}
-    for name, text in changed.items():
-        hypotheses = translate(text.sources, name)
-        scores = score_corpus(hypotheses, text.references, target_language, metrics=["bleu", "chrf"])
-        bleu, chrf = scores["BLEU"].value, scores["chrF2"].value
-        share, source = chrf / plain if plain else 0.0, lines_sha256(text.sources)
-        found[name] = PerturbedScores(bleu=bleu, chrf=chrf, share=share, source=source)
-    return found
+def perturbed_scores(text: TestSet, hypotheses: list[str], target_language: str, plain: float) -> PerturbedScores:
+    """Score the translations of a changed test set. `plain` is the chrF2 of the one without the change."""
+    scores = score_corpus(hypotheses, [text.references], target_language, metrics=["bleu", "chrf"])
+    bleu, chrf = scores["BLEU"].value, scores["chrF2"].value
+    share, source = chrf / plain if plain else 0.0, lines_sha256(text.sources)
+    return PerturbedScores(bleu=bleu, chrf=chrf, share=share, source=source)
 
 
 def choices_of(keys: Sequence[str]) -> list[list[str]]:

@@ -6,7 +6,6 @@ D model width  V vocabulary  T positions
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
 
 from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
 from ctranslate2.specs.common_spec import Activation, LayerNormSpec, LinearSpec
@@ -17,7 +16,6 @@ from transformer_mt.decoding.ctranslate2_engine import search_options
 from transformer_mt.exporting.trained_model import LONGEST_TRANSLATION, Trained
 from transformer_mt.models.attention_weights import index_of
 from transformer_mt.models.embeddings import sinusoidal
-from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import TransformerConfig
 from transformer_mt.settings.reading import dump_config
 from transformer_mt.settings.search_settings import DecodingConfig
@@ -34,8 +32,8 @@ _MODEL_FILES = ("config.json", "model.bin", "shared_vocabulary.json")
 
 def write(trained: Trained, directory: Path, quantization: str) -> None:
     """Write the files for CTranslate2, and those that only this package reads, into an existing directory."""
-    model = trained.model
-    spec = _empty_spec(model, trained.config.decoding)
+    model, decoding = trained.model, trained.config.decoding
+    spec = _empty_spec(model, decoding)
     _fill_embeddings(spec, trained)
     for i, layer in enumerate(spec.encoder.layer):
         _fill_attention(layer.self_attention, trained, f"encoder.{i}.attention", f"encoder.{i}.around_attention")
@@ -56,23 +54,19 @@ def write(trained: Trained, directory: Path, quantization: str) -> None:
     spec.config.eos_token = target.id_to_piece(EOS)
     spec.config.add_source_eos = True  # so that users of CTranslate2 give the pieces of a text without EOS
     spec.config.layer_norm_epsilon = 1e-5  # the default of nn.LayerNorm
-    # Arguments of `translate_batch` for users who run CTranslate2 without this package.
-    spec.config.add_attribute("translate_batch", _options(trained.config))
+    # The settings of decoding, as arguments of `translate_batch`, for users who run CTranslate2 without this package.
+    options = search_options(decoding) | {
+        "num_hypotheses": decoding.n_best,
+        "max_input_length": model.max_positions - 1,  # without EOS
+        "max_decoding_length": min(LONGEST_TRANSLATION, model.max_positions),
+    }
+    spec.config.add_attribute("translate_batch", options)
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(directory))
     trained.tokenizer.save(directory)
     trained.training_lines.save(directory)
     write_whole(directory / "config.yaml", dump_config(trained.config))
-
-
-def _options(config: Config) -> dict[str, Any]:
-    """The model's settings of decoding, as arguments of `translate_batch`."""
-    return search_options(config.decoding) | {
-        "num_hypotheses": config.decoding.n_best,
-        "max_input_length": config.model.max_positions - 1,  # without EOS
-        "max_decoding_length": min(LONGEST_TRANSLATION, config.model.max_positions),
-    }
 
 
 def _empty_spec(model: TransformerConfig, decoding: DecodingConfig) -> TransformerSpec:

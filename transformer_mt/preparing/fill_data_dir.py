@@ -19,16 +19,10 @@ from transformer_mt.corpora.opening import corpus_digest, corpus_files, digest_o
 from transformer_mt.corpora.repeated import HeldOut
 from transformer_mt.preparing.prepared import SUMMARY, TokenizerOrigin, is_training, write_data_sums
 from transformer_mt.preparing.shards import BlockEncoder, write_encoded, writing
-from transformer_mt.preparing.training_shards import (
-    Records,
-    ShardMaker,
-    TrainingCorpus,
-    TrainingSet,
-    write_training_set,
-)
+from transformer_mt.preparing.training_shards import Records, ShardMaker, TrainingCorpus, TrainingSet
 from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
 from transformer_mt.settings.section import fingerprint
-from transformer_mt.settings.text_settings import FiltersConfig, TokenizerConfig
+from transformer_mt.settings.text_settings import TokenizerConfig
 from transformer_mt.storage.claims import Claims
 from transformer_mt.storage.files import write_whole
 from transformer_mt.storage.own_directory import Owner, hold
@@ -133,7 +127,6 @@ class Plan:
 
     directory: Path
     corpus: CorpusConfig
-    filters: FiltersConfig
     tokenizer_settings: TokenizerConfig
     max_positions: int
     """The most pieces that the model takes. No source of a test set may have more."""
@@ -188,7 +181,7 @@ def fill_data_dir(plan: Plan, maker: ShardMaker, records: Records) -> None:
     for name in tests:
         pairs = encoded(plan.pairs[name], tokenizer, splits[name].tag)
         write_test_set(directory / name, pairs, plan.max_positions)
-    trained = write_training_set(maker, records)
+    trained = maker.write_training_set(records)
     counts = {"train": sum(trained.counts.values(), PairCounts())}
     check_some_left(counts["train"])
     lines = trained.lines.result()
@@ -207,11 +200,11 @@ def fill_data_dir(plan: Plan, maker: ShardMaker, records: Records) -> None:
 @contextmanager
 def shard_maker(plan: Plan, claims: Claims, num_workers: int) -> Iterator[tuple[ShardMaker, list[TrainingCorpus]]]:
     """Yield what makes the shards of the training set, and the corpora of which it makes them."""
-    filters, corpus = plan.filters, plan.corpus
+    corpus = plan.corpus
     encoder = BlockEncoder(plan.tokenizer, plan.texts, PieceFilters(corpus.max_length, corpus.max_ratio))
     numbers = f"{corpus.max_length} {corpus.max_ratio}"
     sets = [digest for name, digest in plan.digests.items() if not is_training(name)]
-    settings = fingerprint(plan.tokenizer.digest, filters, numbers, *sets)
+    settings = fingerprint(plan.tokenizer.digest, plan.texts.settings, numbers, *sets)
     corpora = []
     for name, text in splits_of(corpus).items():
         if is_training(name):
@@ -229,7 +222,7 @@ def _write_summary(plan: Plan, counts: dict[str, PairCounts], trained: TrainingS
     read_the_hub = ["datasets"] if from_the_hub else []  # otherwise the package may be missing
     content: dict[str, Any] = {
         "corpus": plan.corpus.model_dump(),
-        "filters": plan.filters.model_dump(),
+        "filters": plan.texts.settings.model_dump(),
         "tokenizer": plan.tokenizer_settings.model_dump(),
         "digests": plan.digests,
         "counts": {name: count.summary for name, count in counts.items()},
@@ -258,7 +251,7 @@ def _report(plan: Plan, counts: dict[str, PairCounts], test_sizes: dict[str, int
         print(f"{name}: {counted(size, 'pair')}")
     if counts["train"].dropped:
         print(drop_table({name: Counter({KEPT: count.kept}) + count.dropped for name, count in trained.counts.items()}))
-    for note in trained.overlaps.notes(plan.filters.held_out):
+    for note in trained.overlaps.notes(plan.texts.settings.held_out):
         print(note)
     if plan.tokenizer_settings.from_ is None and (note := _note_of_rare_pieces(tokenizer, counts["train"])):
         print(note)

@@ -102,10 +102,6 @@ class SideMeasures:
         """At least so many pieces of several characters can be made by BPE (we saw 0.21 to 2 for each letter)."""
         return sum(map(len, self.words)) // 6 if self.spaced else 10**6
 
-    def length_of(self, share: float) -> int:
-        """Return the length, in units, that this share of the lines does not exceed. With 1.0, that of the longest."""
-        return quantile(self.lengths, share) if self.lengths else 0
-
     @cached_property
     def scripts(self) -> dict[str, float]:
         """The share of the letters that each script has, the largest first. Complete only after the last `add`."""
@@ -277,7 +273,7 @@ def table(measures: TextMeasures) -> str:
 
 
 def _rows_of_side(side: SideMeasures, name: str) -> Iterator[tuple[str, str]]:
-    short, long, longest = (f"{side.length_of(share):,}" for share in (0.9, 0.99, 1.0))
+    short, long, longest = (f"{quantile(side.lengths, share):,}" for share in (0.9, 0.99, 1.0))
     mean = f"{side.mean_length:.1f} {side.units} a line"
     yield f"{side.language} ({name})", f"{mean}; 90 % have at most {short}, 99 % at most {long}; longest {longest}"
     shown = [f"{name} {100 * share:.1f} %" for name, share in side.scripts.items() if share >= _RARE][:_SCRIPTS_SHOWN]

@@ -8,11 +8,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from transformer_mt.base.errors import CorpusError, TokenizerError
-from transformer_mt.base.languages import UNK
 from transformer_mt.batches.encoded import FILES, INDEX, KEPT, ShardIndex
 from transformer_mt.marian import as_model_dir
 from transformer_mt.preparing.shards import SHARD_FILES
-from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
+from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.suggestions import remove_former_keys
 from transformer_mt.settings.text_settings import FiltersConfig, TokenizerConfig
 from transformer_mt.storage.checksums import SUMS, TOKENIZERS, Fault, fault, read_sums, sha256, write_sums
@@ -50,6 +49,17 @@ class Prepared(BaseModel):
         """Return the filters to compare with these. on_bad_line=stop met no bad line, so skip gives the same data."""
         stopped = self.filters.on_bad_line == "stop"
         return self.filters.model_copy(update={"on_bad_line": settings.on_bad_line}) if stopped else self.filters
+
+    def check_files(self, tests: Iterable[str] = ()) -> None:
+        """Check the files that training reads, and those of these test sets, as `check_data` does.
+
+        A shard is represented by its checksum file. Raises CorpusError.
+        """
+        names = list(_TRAINED_ON)
+        with suppress(OSError, ValueError):  # `check_data` finds the same error, and reports it
+            sums = read_sums(self.directory)
+            names += [name for name in sums if name.startswith(("train/", "valid/")) and name not in _TRAINED_ON]
+        check_data(self.directory, [*names, *(file for name in tests for file in files_of(f"test/{name}"))])
 
     def load_tokenizer(self) -> Tokenizer:
         """Load the tokenizer that made the token ids. Raises CorpusError if the data_dir now has another one."""
@@ -98,14 +108,6 @@ def read_prepared(data_dir: Path) -> Prepared | None:
         return Prepared.model_validate({**values, "directory": data_dir})
     except (OSError, ValueError, TypeError):
         return None
-
-
-def trained_on(data_dir: Path) -> tuple[str, ...]:
-    """Return the names of the files of a data_dir that training reads. A shard is represented by its checksum file."""
-    sums: Mapping[str, str] = {}
-    with suppress(OSError, ValueError):  # `check_data` finds the same error, and reports it
-        sums = read_sums(data_dir)
-    return (*_TRAINED_ON, *(name for name in sums if name.startswith(("train/", "valid/")) and name not in _TRAINED_ON))
 
 
 def is_training(split: str) -> bool:
@@ -199,23 +201,10 @@ class TokenizerOrigin(BaseModel):
     def save(self, data_dir: Path) -> None:
         write_whole(data_dir / ORIGIN, self.model_dump_json(indent=2) + "\n")
 
-
-def kept_tokenizer(data_dir: Path, settings: str, corpora: Mapping[str, str]) -> Tokenizer | None:
-    """Return the tokenizer that an earlier start has trained for these corpora; None if there is none."""
-    origin = TokenizerOrigin.load(data_dir)
-    if origin is None or (origin.settings, origin.used_for) != (settings, dict(corpora)):
+    def tokenizer_for(self, data_dir: Path, settings: str, corpora: Mapping[str, str]) -> Tokenizer | None:
+        """Return the tokenizer that an earlier start has trained for these corpora; None if there is none."""
+        if (self.settings, self.used_for) == (settings, dict(corpora)):
+            with suppress(TokenizerError):
+                tokenizer = Tokenizer.load(data_dir)
+                return tokenizer if tokenizer.digest == self.digest else None
         return None
-    try:
-        tokenizer = Tokenizer.load(data_dir)
-    except TokenizerError:
-        return None
-    return tokenizer if tokenizer.digest == origin.digest else None
-
-
-def check_tag(tokenizer: Tokenizer, text: PairedText) -> None:
-    """Raises CorpusError if the tag of a corpus is not a piece of a tokenizer that was trained before."""
-    if missing := [token for token in (text.tag or "").split() if tokenizer.source.piece_to_id(token) == UNK]:
-        raise CorpusError(
-            f"the tag {missing[0]} of the corpus {text.name} is no piece of the tokenizer, which was trained without "
-            "this corpus; set another data_dir, so that `prepare` trains a tokenizer on all corpora"
-        )

@@ -72,6 +72,10 @@ class TrainingSet:
     lines: TrainingLinesCounter = field(default_factory=TrainingLinesCounter)
 
 
+Records = dict[str, list[shards.ShardRecord]]
+"""The records of the shards of each corpus, in order."""
+
+
 @dataclass(frozen=True)
 class ShardMaker:
     """Makes the shards of corpora. Each corpus has its own directory."""
@@ -96,6 +100,19 @@ class ShardMaker:
         of_corpus, with_keys = (corpus.identity, corpus.tag, corpus.languages), self.encoder.texts.settings.duplicates
         parts = (_FORMAT, self.settings, *of_corpus, ITEMS, with_keys, number)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def write_training_set(self, records: Records) -> TrainingSet:
+        """Write the list of all shards, and remove everything else. Raises UserError."""
+        with shards.writing(self.directory):
+            for name, of_corpus in records.items():
+                _remove_all_but(self.directory / name, {shards.shard_name(number) for number in range(len(of_corpus))})
+            _remove_all_but(self.directory, {*records, INDEX, *self.claims.needed()})
+        paths = [f"{name}/{shards.shard_name(number)}" for name in records for number in range(len(records[name]))]
+        duplicates = [np.empty(0, np.int64)] * len(paths)
+        if self.encoder.texts.settings.duplicates:
+            duplicates = find_duplicates([self.directory / path / shards.KEYS for path in paths])
+        with shards.writing(self.directory / KEPT):
+            return _write_lists(self, records, paths, duplicates)
 
 
 class _CorpusShards:
@@ -206,10 +223,6 @@ class _CorpusShards:
             maker.claims.give_back(writer.shard)
 
 
-Records = dict[str, list[shards.ShardRecord]]
-"""The records of the shards of each corpus, in order."""
-
-
 def make_shards(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> Records:
     """Make shards until all are complete, those of other processes too. Raises UserError."""
     of_corpora = [_CorpusShards(maker, corpus) for corpus in corpora]
@@ -222,21 +235,6 @@ def make_shards(maker: ShardMaker, corpora: Sequence[TrainingCorpus]) -> Records
         if not free:
             time.sleep(POLL)
     return {each.corpus.name: [each.records[number] for number in sorted(each.records)] for each in of_corpora}
-
-
-def write_training_set(maker: ShardMaker, records: Records) -> TrainingSet:
-    """Write the list of all shards, and remove everything else. Raises UserError."""
-    directory = maker.directory
-    with shards.writing(directory):
-        for name, of_corpus in records.items():
-            _remove_all_but(directory / name, {shards.shard_name(number) for number in range(len(of_corpus))})
-        _remove_all_but(directory, {*records, INDEX, *maker.claims.needed()})
-    paths = [f"{name}/{shards.shard_name(number)}" for name in records for number in range(len(records[name]))]
-    duplicates = [np.empty(0, np.int64)] * len(paths)
-    if maker.encoder.texts.settings.duplicates:
-        duplicates = find_duplicates([directory / path / shards.KEYS for path in paths])
-    with shards.writing(directory / KEPT):
-        return _write_lists(maker, records, paths, duplicates)
 
 
 def _write_lists(maker: ShardMaker, records: Records, paths: list[str], duplicates: Sequence[Rows]) -> TrainingSet:

@@ -111,12 +111,8 @@ class TestReport:
     """The JSON of `evaluate --compare`."""
 
 
-def open_runs(paths: Sequence[Path], notes: Notes) -> list[Run]:
-    """Open each directory, once. Raises CheckpointError if it is no run or model; ConfigError."""
-    return [_open(path, notes) for path in dict.fromkeys(paths)]
-
-
-def _open(path: Path, notes: Notes) -> Run:
+def open_run(path: Path, notes: Notes) -> Run:
+    """Read the files of a run or a model. Raises CheckpointError if it is none; ConfigError."""
     if not path.is_dir():
         raise CheckpointError(f"{path}: no such directory; give the directory of a run, such as runs/<name>")
     is_run = not (path / MODEL).is_file() and any(
@@ -218,7 +214,7 @@ def _translated(name: str, runs: Sequence[Run], notes: list[str]) -> list[Transl
 def _sample(text: TestSet, translations: dict[str, list[str]], line: int, note: str = "") -> Sample:
     """Return the sample for the line with this number, from 0."""
     lines = {name: translated[line] for name, translated in translations.items()}
-    return Sample(line + 1, text.sources[line], text.references[0][line], lines, note)
+    return Sample(line + 1, text.sources[line], text.references[line], lines, note)
 
 
 def _worst(scored: dict[str, dict[str, Any]], text: TestSet, translations: dict[str, list[str]]) -> list[Sample]:
@@ -236,7 +232,7 @@ def page_of(paths: Sequence[Path]) -> str:
     Raises CheckpointError if a path is no run or model; ConfigError.
     """
     notes: Notes = {section: [] for section in SECTIONS}
-    runs = open_runs(paths, notes)
+    runs = [open_run(path, notes) for path in dict.fromkeys(paths)]
     tests = gather_tests(runs, notes)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"duration": duration, "number": number, "spread": spread, "with_code": with_code}

@@ -179,11 +179,6 @@ class Chosen(Tuning):
     num_epochs: float
 
 
-def candidates(text: Text) -> list[Size]:
-    """Return the sizes that a text of this length can teach, from small to large."""
-    return [size for size in SIZES if text.num_words >= size.fewest_words]
-
-
 def reached(text: Text) -> str:
     """Return what a model of our own reached with the most similar amount of text."""
     return REACHED[min(REACHED, key=lambda words: abs(math.log(words / max(1, text.num_words))))]

@@ -4,15 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self, TypeGuard
 
-from pydantic import (
-    AfterValidator,
-    Discriminator,
-    Field,
-    SerializerFunctionWrapHandler,
-    Tag,
-    model_serializer,
-    model_validator,
-)
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_serializer, model_validator
 
 from transformer_mt.base.wording import without_secret
 from transformer_mt.settings.section import Language, Positions, PositiveCount, Section, Text
@@ -155,10 +147,10 @@ class PairedText(Section):
             raise ValueError(f"score={self.score} is the column of the source or target; name another one")
         return self
 
-    @model_serializer(mode="wrap")
-    def _only_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    @model_serializer
+    def _only_given(self) -> dict[str, Any]:
         """Write only the keys that were given, since most keys are for other forms."""
-        return {key: value for key, value in handler(self).items() if value is not None}
+        return {key: value for key, value in self if value is not None}
 
 
 def _form(split: Any) -> str:

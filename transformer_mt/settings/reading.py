@@ -1,6 +1,5 @@
 """Reads configurations from YAML files and `key=value` overrides. Errors name file and line."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -15,7 +14,8 @@ from transformer_mt.base.errors import ConfigError
 from transformer_mt.base.wording import cut, hidden
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig
-from transformer_mt.settings.suggestions import MODELS, other_kind, remove_former_keys, suggestion
+from transformer_mt.settings.section import keys_of
+from transformer_mt.settings.suggestions import MODELS, remove_former_keys, suggestion
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)$")
 _FLOAT = re.compile(
@@ -155,11 +155,6 @@ def differences(old: Config, new: Config) -> dict[str, str]:
     }
 
 
-def json_schema() -> str:
-    """Return the JSON schema of a configuration file, for editors."""
-    return json.dumps(Config.model_json_schema(), indent=2) + "\n"
-
-
 def flat_settings(config: Config) -> dict[str, Any]:
     """Return the value of every setting by its full key, such as training.peak_lr."""
     return _flat(config.model_dump())
@@ -260,7 +255,7 @@ def _unknown(error: ErrorDetails) -> str:
     path, kind = tuple(str(part) for part in _shown_path(error)), "transformer"
     if path[0] == "model":
         kind = str(error["loc"][1])
-        if owner := other_kind(path):
+        if owner := next((other for other, model in MODELS.items() if path[-1] in keys_of(model)), None):
             return (
                 f"belongs to model.kind={owner}, but this model has model.kind={kind}: leave it out, or replace the "
                 f"complete section by an override, as in 'model={{kind: {kind}, d_model: 256}}'"

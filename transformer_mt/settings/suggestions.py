@@ -82,11 +82,6 @@ def suggestion(path: tuple[str, ...], kind: str) -> str:
     return advice.get(plain) or _nearest(name, section, keys_of(sections[section]))
 
 
-def other_kind(path: tuple[str, ...]) -> str | None:
-    """Return the first model.kind that has this key in section model; None if no kind has it."""
-    return next((kind for kind, model in MODELS.items() if path[1:] and path[1] in keys_of(model)), None)
-
-
 def sections_of(kind: str) -> dict[str, type[BaseModel]]:
     """Return the section classes by name, with this kind of model. The name of the top level is an empty text."""
     defaults = {name: type(field.default) for name, field in Config.model_fields.items()}

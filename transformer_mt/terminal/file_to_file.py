@@ -220,7 +220,7 @@ class _FileTranslation:
                             summary.seconds = time.perf_counter() - since
                             return summary.text(num_before)
                 else:
-                    self._show(job, progress)
+                    progress.reached(job.num_done(len(self.parts.numbers())))
                     time.sleep(POLL)
         return ""
 
@@ -247,11 +247,7 @@ class _FileTranslation:
                     return
                 self.parts.write(number, {"made_from": planned, **vars(summary)}, content)
             self.claims.give_back(part)
-            self._show(job, progress)
-
-    def _show(self, job: _Job, progress: LineProgress) -> None:
-        """Show how many lines all processes together have translated."""
-        progress.reached(job.num_done(len(self.parts.numbers())))
+            progress.reached(job.num_done(len(self.parts.numbers())))  # those of all processes together
 
     def _joined(self, job: _Job) -> translation_output.TranslationSummary:
         """Write all parts to the output, and record that it is complete. Returns the summary of all parts."""

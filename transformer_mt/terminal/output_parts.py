@@ -66,10 +66,9 @@ class OutputParts:
     def record(self) -> dict[str, Any]:
         """Return the description of the output. Raises DirectoryError if it is missing or damaged."""
         try:
-            found: dict[str, Any] = {**read_json(self.directory / RECORD)}
+            return {**read_json(self.directory / RECORD)}
         except (OSError, ValueError, TypeError) as error:
             raise DirectoryError(f"{self.directory / RECORD}: cannot be read ({error}); {self.begin_anew()}") from None
-        return found
 
     def begin_anew(self) -> str:
         """Return advice for a user who does not want to resume from these parts."""

@@ -113,11 +113,11 @@ class TrainingLinesCounter:
             most_sentences=max(self.sentences),
             usual_pieces=quantile(self.pieces, USUAL),
             most_pieces=max(self.pieces),
-            least_ratio=quantile(self.ratios, RARE) if self.ratios else 0.0,
+            least_ratio=quantile(self.ratios, RARE),
         )
 
 
-def quantile(counts: Counter[Number], share: float) -> Number:
-    """Return the smallest value that at least this share of all values do not exceed."""
-    rising = sorted(counts)
+def quantile(counts: Counter[Number], share: float) -> Number | int:
+    """Return the smallest value that at least this share of all values do not exceed; 0 if there are no values."""
+    rising = sorted(counts) or [0]
     return rising[bisect_left(list(accumulate(counts[value] for value in rising)), share * counts.total())]
