@@ -31,6 +31,8 @@ endif
 # uv installs faster than pip, but is not on every machine. Neither compiles bytecode: Python compiles what it imports, and
 # most of what is installed is never imported.
 UV := $(shell command -v uv 2>/dev/null)
+# It has to keep what it compiled, even if an image of Docker forbids that: else each command would compile all again.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL = $(if $(UV),uv pip install --python $(PY),$(PY) -m pip install --no-compile) -c constraints.txt
 
 # Installs the package with the extras $(1), such as [dev]. PyTorch's own index has other packages, too, in old versions:
