@@ -60,8 +60,7 @@ def copy_config(name: str, directory: Path) -> bool:
 def packaged_corpus() -> list[tuple[str, str]]:
     """Return the English-German pairs that come with the package: first test, then validation, then training pairs."""
     with bz2.open(CORPUS, "rt", encoding="utf-8", newline="\n") as file:
-        lines = (line.removesuffix("\n").split("\t") for line in file)
-        return [(english, german) for english, german in lines]
+        return [(english, german) for english, german in (line.removesuffix("\n").split("\t") for line in file)]
 
 
 def write_corpus(output: Path, pairs: Sequence[tuple[str, str]], sizes: Mapping[str, int]) -> None:

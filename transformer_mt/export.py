@@ -93,8 +93,7 @@ def export(
             settings = trained.config.model.max_positions, trained.config.decoding.alignment_layer
             exported = CTranslate2Engine(directory, *settings, device="cpu")
             compare(translator.engine, exported, trained, quantization)
-        mark = {"format": format, "quantization": quantization, "model": str(model_dir)}
-        write_json(directory / MARK, mark)
+        write_json(directory / MARK, {"format": format, "quantization": quantization, "model": str(model_dir)})
         files = list(directory.iterdir())
         for file in files:  # some packages write files that only the owner may read
             file.chmod((directory / MARK).stat().st_mode)

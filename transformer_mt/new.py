@@ -73,8 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if model is not None and not all((model / name).is_file() for name in (MODEL, CONFIG)):
         raise CheckpointError(f"{model} holds no model: {how_to_get_a_model(model)}")
     old = None if model is None else load_config(model / CONFIG)
-    languages = _languages(arguments, old, parser)
-    corpus = corpus_of(arguments.corpus, *languages)
+    corpus = corpus_of(arguments.corpus, *_languages(arguments, old, parser))
     output = arguments.output or Path(f"{name_of(corpus)}.yaml")
     _check_free(output)
     if model is None or old is None:

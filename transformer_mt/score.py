@@ -35,8 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_intermixed_args(argv)
     _check(arguments)
     lines, blocks = _blocks(arguments)
-    options = cli.engine_options(arguments)
-    scorer = Scorer.load(cli.model_dirs(arguments), **vars(options))
+    scorer = Scorer.load(cli.model_dirs(arguments), **vars(cli.engine_options(arguments)))
     scorer.tags.check(arguments.tag)
 
     def written() -> Iterator[tuple[int, list[str]]]:

@@ -1,6 +1,7 @@
 """Scores are sacreBLEU's, and what cannot be scored is refused."""
 
 import math
+import os
 
 import pytest
 import sacrebleu
@@ -8,6 +9,8 @@ from helpers.messages import message
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 
 from transformer_mt.base.errors import EvaluationError
+from transformer_mt.base.system import CAN_FORK
+from transformer_mt.evaluation import metrics
 from transformer_mt.evaluation.metrics import (
     check_tokeniser,
     corpus_score,
@@ -32,13 +35,32 @@ def test_scores_are_those_computed_by_hand():
 
 @pytest.mark.parametrize("references", [[REFERENCES], [REFERENCES, OTHERS], [OTHERS, REFERENCES, HYPOTHESES]])
 def test_scores_and_signatures_are_sacrebleus(references):
-    metrics = [sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER()]
-    expected = [(metric.corpus_score(HYPOTHESES, references), metric.get_signature()) for metric in metrics]
+    theirs = [sacrebleu.BLEU(), sacrebleu.CHRF(), sacrebleu.TER()]
+    expected = [(metric.corpus_score(HYPOTHESES, references), metric.get_signature()) for metric in theirs]
     found = score_corpus(HYPOTHESES, references, "en")
     assert [*found] == ["BLEU", "chrF2", "TER"]
     for score, (value, signature) in zip(found.values(), expected, strict=True):
         assert (score.value, score.signature) == (value.score, str(signature))
         assert f"nrefs:{len(references)}|" in score.signature
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="needs processes that are copies of this one")
+@pytest.mark.parametrize("confidence", [False, True])
+def test_several_processes_count_ter_and_the_score_is_that_of_sacrebleu(confidence, monkeypatch, tmp_path):
+    hypotheses, references = HYPOTHESES * 50, [REFERENCES * 50, [*reversed(OTHERS * 50)]]
+    ter = sacrebleu.TER()
+    expected = ter.corpus_score(hypotheses, references, n_bootstrap=1000 if confidence else 1)
+    monkeypatch.setattr(metrics, "num_cores", lambda: 2)
+    count = sacrebleu.TER._compute_segment_statistics
+    monkeypatch.setattr(
+        sacrebleu.TER,
+        "_compute_segment_statistics",
+        lambda self, *line: (tmp_path / str(os.getpid())).touch() or count(self, *line),
+    )
+    found = score_corpus(hypotheses, references, confidence=confidence, metrics=["ter"])["TER"]
+    assert (found.value, found.signature) == (expected.score, str(ter.get_signature()))
+    assert not confidence or f" ± {found.interval:.2f})" in str(expected)
+    assert 2 <= len(list(tmp_path.iterdir())) <= 3, "this process, and one for each core"
 
 
 def test_intervals_are_those_of_sacrebleus_bootstrap():

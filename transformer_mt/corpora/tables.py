@@ -48,8 +48,7 @@ def _columns_of_tsv(text: PairedText, path: Place, header: str | BadLine) -> lis
         return numbers
     if isinstance(header, BadLine):
         raise CorpusError(f"{path}:1: {header.fault}")
-    names = header.split("\t")
-    return [_index(str(name), names, path) for name in wanted]
+    return [_index(str(name), header.split("\t"), path) for name in wanted]
 
 
 def _index(name: str, names: Sequence[str], path: Place) -> int:

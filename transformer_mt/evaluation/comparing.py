@@ -230,9 +230,8 @@ def _read(path: Path) -> _Run:
         raise EvaluationError(
             f"{path}: is neither a run with a model, nor a model, nor a file of translations; give one of these"
         )
-    return _Run(
-        str(path), load_config(model / "config.yaml"), read_scores(evaluated_texts.results_dir(model) / "scores.json")
-    )
+    scored = read_scores(evaluated_texts.results_dir(model) / "scores.json")
+    return _Run(str(path), load_config(model / "config.yaml"), scored)
 
 
 def _compared(name: str, runs: Sequence[_Run]) -> ComparedTest:

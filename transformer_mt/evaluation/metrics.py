@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -16,9 +17,11 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import _bootstrap_resample, estimate_ci
 
+from transformer_mt.base.cores import num_cores
 from transformer_mt.base.errors import EvaluationError
 from transformer_mt.base.languages import short_code
 from transformer_mt.base.wording import counted
+from transformer_mt.base.worker_pool import Workers
 from transformer_mt.corpora.text_traits import PIECE, TOKENISED, TOKENISED_SHARE
 from transformer_mt.storage.checksums import sha256
 from transformer_mt.storage.records import versions
@@ -32,6 +35,7 @@ _TOKENISERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab", **dict.fromkeys((
 # Letters of these languages: Thai, Lao, Burmese, Khmer, kana, Chinese characters, Hangul.
 _THEIR_LETTERS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _LINES_LOOKED_AT = 1000
+_LINES_OF_A_TASK = 16
 _RESAMPLES = 1000
 
 
@@ -71,28 +75,38 @@ def score_corpus(
     check_words([hypotheses, *references], names)
     scores = {}
     for metric in (ALL_METRICS[name](target_language) for name in metrics):
-        if confidence:
-            name, signature, samples_R = resampled(metric, hypotheses, references)
-            scores[name] = MetricScore(float(samples_R[0]), signature, float(estimate_ci(samples_R[1:])[1]))
-        else:
-            result = metric.corpus_score(hypotheses, references)
-            scores[result.name] = MetricScore(float(result.score), str(metric.get_signature()))
+        name, signature, samples_R = resampled(metric, hypotheses, references, _RESAMPLES if confidence else 0)
+        interval = float(estimate_ci(samples_R[1:])[1]) if confidence else None
+        scores[name] = MetricScore(float(samples_R[0]), signature, interval)
     return scores
 
 
 def resampled(
-    metric: SacreMetric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+    metric: SacreMetric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], num_samples: int = _RESAMPLES
 ) -> tuple[str, str, NDArray[np.float64]]:
-    """Return the name of the metric, its signature, and scores: of the text, then of 1,000 bootstrap samples of it.
+    """Return the name of the metric, its signature, and scores: of the text, then of bootstrap samples of its lines.
 
     sacreBLEU draws the samples, and draws the same lines of each text, as its paired test (Koehn 2004) does.
     """
-    statistics = metric._extract_corpus_statistics(hypotheses, references)
+    statistics, samples = _line_statistics(metric, hypotheses, references), list[Any]()
     result, signature = metric._aggregate_and_compute(statistics), metric.get_signature()
-    seed, samples = _bootstrap_resample(statistics, metric, _RESAMPLES)
-    signature.update("seed", seed)
-    signature.update("bs", _RESAMPLES)
+    if num_samples:
+        seed, samples = _bootstrap_resample(statistics, metric, num_samples)
+        signature.update("seed", seed)
+        signature.update("bs", num_samples)
     return result.name, str(signature), np.array([each.score for each in (result, *samples)])
+
+
+def _line_statistics(metric: SacreMetric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[Any]:
+    """Return what sacreBLEU counts in each line. One process per core counts TER, which can take seconds for a line."""
+
+    def counts_of(lines: slice) -> Any:
+        return metric._extract_corpus_statistics(hypotheses[lines], [text[lines] for text in references])
+
+    parts = [slice(start, start + _LINES_OF_A_TASK) for start in range(0, len(hypotheses), _LINES_OF_A_TASK)]
+    # This process counts the first part, because that also tells `metric` the number of references.
+    with closing(Workers(counts_of, num_cores() if isinstance(metric, TER) else 1)) as workers:
+        return [counts for _, of_part in workers.map(parts, done_here=4) for counts in of_part]
 
 
 def corpus_score(

@@ -77,8 +77,7 @@ def tune(
     """
     trials = []
     for settings, choice in choices:
-        hypotheses = translate(choice)
-        score = corpus_score(metric, hypotheses, references, target_language)
+        score = corpus_score(metric, translate(choice), references, target_language)
         trials.append(Trial(settings=settings, score=score))
         print(f"validation set  {metric} {score:5.2f}  {' '.join(settings)}", flush=True)
     chosen = max(trials, key=lambda trial: trial.score).settings
