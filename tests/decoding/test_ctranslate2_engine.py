@@ -19,7 +19,7 @@ from helpers.tiny import ROOT, demo_pairs, renew_sums
 from transformer_mt import export
 from transformer_mt.base.errors import CheckpointError, TranslationError
 from transformer_mt.base.languages import BOS, EOS
-from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, compute_type
+from transformer_mt.decoding.ctranslate2_engine import CTranslate2Engine, Search, compute_type
 from transformer_mt.decoding.engine import Sentence, Wanted
 from transformer_mt.decoding.hypothesis import length_penalty
 from transformer_mt.decoding.translator import Translator
@@ -243,6 +243,25 @@ def test_the_coverage_penalty_is_ours(engine, translator, sentences):
             expected = hypothesis.log_prob / length_penalty(len(hypothesis.tokens), 0.6)
             assert hypothesis.score == pytest.approx(expected + 0.3 * received_S.log().sum().item(), abs=1e-3)
             assert hypothesis.alignment is None
+
+
+def test_the_lists_of_a_result_are_copied_once_whatever_the_number_of_hypotheses(engine, sentences, monkeypatch):
+    """CTranslate2 makes the lists of all hypotheses anew at each access: one for each hypothesis takes minutes."""
+    read, found = [], Search._found
+
+    class Counted:
+        def __init__(self, result):
+            self.result = result
+
+        def __getattr__(self, name):
+            read.append(name)
+            return getattr(self.result, name)
+
+    monkeypatch.setattr(Search, "_found", lambda self, result: found(self, Counted(result)))
+    decoding = DecodingConfig(beam_size=8, n_best=8, coverage_penalty=0.2)
+    [(_, [hypotheses])] = engine.translate_unordered(sentences[:1], decoding)
+    assert len(hypotheses) > 4
+    assert sorted(read) == ["attention", "hypotheses", "scores"]
 
 
 def test_the_attention_of_another_layer_is_not_there(engine, sentences):

@@ -126,12 +126,11 @@ class Search:
 
     def _found(self, result: Any) -> list[Found]:
         """The hypotheses of a TranslationResult. Its scores are log-probabilities divided by a power of the length."""
-        found = []
-        for rank, pieces in enumerate(result.hypotheses):
+        found, scores_N = [], result.scores  # read once, because each access copies the lists of all hypotheses
+        attention_NTS = result.attention or [[]] * len(scores_N)
+        for pieces, score, attention_TS in zip(result.hypotheses, scores_N, attention_NTS, strict=True):
             tokens = [self.vocabularies.target_ids[piece] for piece in pieces]
-            attention_TS = result.attention[rank] if result.attention else []
-            log_prob = result.scores[rank] * len(tokens) ** self.options["length_penalty"]
-            found.append(Found(tokens, log_prob, attention_TS))
+            found.append(Found(tokens, score * len(tokens) ** self.options["length_penalty"], attention_TS))
         return found
 
 
