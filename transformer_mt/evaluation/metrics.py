@@ -106,7 +106,7 @@ def _line_statistics(metric: SacreMetric, hypotheses: Sequence[str], references:
     parts = [slice(start, start + _LINES_OF_A_TASK) for start in range(0, len(hypotheses), _LINES_OF_A_TASK)]
     # This process counts the first part, because that also tells `metric` the number of references.
     with closing(Workers(counts_of, num_cores() if isinstance(metric, TER) else 1)) as workers:
-        return [counts for _, of_part in workers.map(parts, done_here=4) for counts in of_part]
+        return [counts for _, of_part in workers.map(parts, done_here=1) for counts in of_part]
 
 
 def corpus_score(
