@@ -2,13 +2,14 @@
 
 import math
 import os
+import signal
 
 import pytest
 import sacrebleu
 from helpers.messages import message
 from sacrebleu.tokenizers import tokenizer_ja_mecab
 
-from transformer_mt.base.errors import EvaluationError
+from transformer_mt.base.errors import EvaluationError, UserError
 from transformer_mt.base.system import CAN_FORK
 from transformer_mt.evaluation import metrics
 from transformer_mt.evaluation.metrics import (
@@ -61,6 +62,19 @@ def test_several_processes_count_ter_and_the_score_is_that_of_sacrebleu(confiden
     assert (found.value, found.signature) == (expected.score, str(ter.get_signature()))
     assert not confidence or f" ± {found.interval:.2f})" in str(expected)
     assert 2 <= len(list(tmp_path.iterdir())) <= 3, "this process, and one for each core"
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="needs processes that are copies of this one")
+def test_a_killed_process_that_counts_ter_is_explained_with_what_makes_fewer(monkeypatch):
+    this, count = os.getpid(), sacrebleu.TER._compute_segment_statistics
+    monkeypatch.setattr(metrics, "num_cores", lambda: 2)
+    monkeypatch.setattr(
+        sacrebleu.TER,
+        "_compute_segment_statistics",
+        lambda self, *line: count(self, *line) if os.getpid() == this else os.kill(os.getpid(), signal.SIGKILL),
+    )
+    with pytest.raises(UserError, match=message("worker-killed")):
+        score_corpus(HYPOTHESES * 20, [REFERENCES * 20], metrics=["ter"])
 
 
 def test_intervals_are_those_of_sacrebleus_bootstrap():

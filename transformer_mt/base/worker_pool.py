@@ -122,7 +122,7 @@ class Workers(Generic[Task, Result]):
             self.close()
             raise UserError(
                 "a worker process was killed, perhaps because memory ran out: give the same command again with fewer "
-                "--workers"
+                "processes, by OMP_NUM_THREADS=1 before it, or by a lower --workers if the command has it"
             ) from None
         except BaseException:
             self.close()
