@@ -12,6 +12,7 @@ from helpers.tiny import demo_pairs, status_and_error
 from transformer_mt import new, prepare
 from transformer_mt.settings.choosing import SIZES
 from transformer_mt.settings.reading import dump_config, load_config
+from transformer_mt.settings.search_settings import DecodingConfig
 
 PAIRS, MORE = demo_pairs(1400)[:900], demo_pairs(1400)[900:]
 LANGUAGES = ("--from", "en", "--to", "de")
@@ -68,8 +69,17 @@ def test_a_number_stands_beside_its_reason(quick, capsys):
     write_tsv(quick / "mine.tsv")
     assert made(capsys, "mine.tsv", "--minutes", "3")[0] == 0
     lines = (quick / "mine.yaml").read_text().splitlines()
-    for key in ("vocab_size", "dropout", "max_steps", "tokens_per_batch", "peak_lr", "warmup_steps", "valid"):
-        assert any(line.strip().startswith(f"{key}: ") and "  # " in line for line in lines), key
+    for key in (
+        "vocab_size",
+        "dropout",
+        "max_steps",
+        "tokens_per_batch",
+        "peak_lr",
+        "warmup_steps",
+        "valid",
+        "length_penalty",
+    ):
+        assert any(re.match(rf"(\w+: {{| +){key}: .*  # ", line) for line in lines), key
     (quick / "mine.yaml").write_text("\n".join(lines).replace("  # modifiers", "  modifiers"))
     assert load_config("mine.yaml").training.modifiers.protect == 0.2
 
@@ -182,6 +192,7 @@ class TestFromModel:
         config = load_config("mine.yaml")
         old = load_config(evaluated / "model" / "config.yaml")
         assert config.model == old.model
+        assert config.decoding == old.decoding != DecodingConfig(), "the model is searched as before"
         assert config.training.initialise_from == config.tokenizer.from_ == str(evaluated / "model")
         assert [text.name for text in config.corpus.train] == ["old", "new"]
         assert prepare.main(["mine.yaml"]) == 0

@@ -200,8 +200,7 @@ def choose(text: Text, stages: Stages, speeds: Mapping[Size, float]) -> Chosen:
     """Choose the settings of a training in this time; `speeds` are target tokens a second, of each candidate."""
     plans = {size: stages.plan(speed) for size, speed in speeds.items()}
     affordable = {size: plans[size].seconds * speed for size, speed in speeds.items()}
-    taught = [each for each in speeds if affordable[each] >= each.fewest_tokens * each.num_weights]
-    size = max(taught, key=SIZES.index)
+    size = max((s for s in speeds if affordable[s] >= s.fewest_tokens * s.num_weights), key=SIZES.index)
     wanted = MOST_EPOCHS * text.num_tokens
     num_tokens = min(affordable[size], wanted)
     tokens_per_batch = 2 ** min(14, max(10, round(math.log2(num_tokens / MANY_UPDATES))))
@@ -271,13 +270,12 @@ def model_settings(size: Size) -> dict[str, Any]:
 
 def new_configuration(corpus: CorpusConfig, text: Text, share: float, num_held: int, chosen: Chosen, name: str) -> str:
     """Return a configuration for a new model. `share` of the text, `num_held` pairs, are a validation or test set."""
-    held_out = f"about {num_held:,} pairs, chosen by a hash of the source"
     values: Sections = {
         "corpus": {
             "source_language": (corpus.source_language, ""),
             "target_language": (corpus.target_language, ""),
             "train": (corpus.model_dump()["train"], ""),
-            "valid": ({"share": share}, held_out),
+            "valid": ({"share": share}, f"about {num_held:,} pairs, chosen by a hash of the source"),
             "test": ({"own": {"share": share}}, "as many others; train neither with these nor by their scores"),
         },
         "tokenizer": {
@@ -295,6 +293,7 @@ def new_configuration(corpus: CorpusConfig, text: Text, share: float, num_held: 
             "# modifiers": ({"protect": 0.2}, "would teach it to copy addresses, and cost a little BLEU"),
         },
         "averaging": {"checkpoints": (1, "with schedule=linear, the last weights are as good as a mean")},
+        "decoding": {"length_penalty": (1.0, "the default of 0.6 leaves translations too short more often")},
     }
     return _written(f"For {text.num_pairs:,} pairs", name, values)
 
@@ -317,6 +316,7 @@ def tuned_configuration(old: Config, model: Path, corpus: dict[str, Any], chosen
             **_validations(chosen),
         },
         "averaging": {"checkpoints": (1, "then mixed with the old weights, as the validation sets say")},
+        "decoding": _changed(old.decoding),
     }
     return _written(f"Fine-tunes {model}", name, values)
 
@@ -349,14 +349,14 @@ def _validations(chosen: Tuning) -> dict[str, tuple[Any, str]]:
 
 
 def _written(about: str, name: str, sections: Sections) -> str:
-    """Return the YAML of a configuration: one line for each setting, with its reason beside it."""
+    """Return the YAML of a configuration: a line for each setting, with its reason beside it."""
     lines = [f"# {about}. `python -m transformer_mt settings` explains each setting."]
     lines += [f"data_dir: {_yaml(f'data/{name}')}", f"run_dir: {_yaml(f'runs/{name}')}"]
     for section, settings in sections.items():
-        if settings:
-            lines.append(f"{section}:")
+        is_short = len(settings) < 2
+        lines += [] if is_short else [f"{section}:"]
         for key, (value, reason) in settings.items():
-            line = f"  {key}: {_yaml(value)}"
+            line = f"{section}: {_yaml({key: value})}" if is_short else f"  {key}: {_yaml(value)}"
             lines.append(f"{line}  # {reason}" if reason else line)
     return "\n".join(lines) + "\n"
 
