@@ -342,7 +342,10 @@ class CorpusConfig(Section):
         stages = self.stages or ()
         for number, stage in enumerate(stages, start=1):
             if unknown := stage.weights.keys() - {text.name for text in corpora}:
-                raise ValueError(f"stage {number}: corpus.train has no corpus with the name {min(unknown)} in a list")
+                raise ValueError(
+                    f"stage {number}: corpus.train has no corpus with the name {min(unknown)} in a list; "
+                    "correct the name, or train without stages: corpus.stages=null"
+                )
             num_ends = (stage.epochs is not None) + (stage.updates is not None)
             if number == len(stages) and num_ends:
                 raise ValueError("the last stage: leave out epochs and updates, because training.max_steps ends it")
