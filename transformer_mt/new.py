@@ -23,7 +23,7 @@ from transformer_mt.preparing.fill_data_dir import open_texts
 from transformer_mt.preparing.measured_text import SideMeasures, TextMeasures, measure, table
 from transformer_mt.preparing.prepared import SUMMARY, files_of, read_prepared
 from transformer_mt.settings import choosing
-from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText
+from transformer_mt.settings.corpus_settings import CorpusConfig, PairedText, StageConfig
 from transformer_mt.settings.experiment import Config
 from transformer_mt.settings.model_settings import ModelConfig, TransformerConfig
 from transformer_mt.settings.reading import load_config, parse_yaml
@@ -52,7 +52,7 @@ class OldText:
     training: tuple[PairedText, ...] = ()
     """Its training corpora, each with a name; empty if one of them is missing."""
     num_tokens: int = 0
-    """The target tokens of its training corpora."""
+    """The target tokens of its training corpora, about."""
     num_held: int = 0
     """The pairs of its validation sets."""
     valid: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -130,6 +130,8 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
     chosen = choosing.choose(
         text, choosing.Stages(minutes, num_held, text.num_tokens / text.num_pairs, measures.seconds), speeds
     )
+    if chosen.num_both:
+        corpus = both_directions(corpus, chosen.num_both)
     read = f"{float(f'{chosen.num_epochs * text.num_pairs:.2g}'):,.0f} pairs"
     print(f"training reads the text about {chosen.num_epochs:.1f} times, {read} in all")
     print(f"for comparison, English to German on one core: {choosing.reached(text)}")
@@ -137,6 +139,27 @@ def from_scratch(corpus: CorpusConfig, minutes: float, name: str) -> tuple[str, 
     warn(choosing.too_little_read(chosen, text, minutes))
     content = choosing.new_configuration(corpus, text, share, num_held, chosen, name)
     return content, f"{chosen.size}, about {chosen.num_updates:,} updates"
+
+
+def both_directions(corpus: CorpusConfig, num_updates: int) -> CorpusConfig:
+    """Return a corpus with which a model learns both directions in its first updates (Ding et al. 2021).
+
+    Without tags, only the language of a source says in which direction it is translated. So a text with tags, several
+    texts, and two varieties of one language stay as they are.
+    """
+    text = corpus.training_corpora[0]
+    source, target = corpus.languages_of(text)
+    if isinstance(corpus.train, tuple) or text.tag or len({re.split("[-_]", code)[0] for code in (source, target)}) < 2:
+        return corpus
+    sides = (2, 1) if text.form == "tsv" and text.source is None else (text.target, text.source)
+    swapped = dict(zip(("source", "target"), sides, strict=True)) | {"source_language": None, "target_language": None}
+    other = text.model_copy(update={"name": f"{target}_{source}", **swapped})
+    if corpus.languages_of(other) != (target, source):
+        other = other.model_copy(update={"source_language": target, "target_language": source})
+    wanted = text.model_copy(update={"name": f"{source}_{target}"})
+    first = StageConfig(weights={str(wanted.name): 1, str(other.name): 1}, updates=num_updates)
+    stages = first, StageConfig(weights={str(wanted.name): 1})
+    return corpus.model_copy(update={"train": (wanted, other), "stages": stages})
 
 
 def from_model(
@@ -203,17 +226,19 @@ def old_text(corpus: CorpusConfig, data_dir: Path, tokenizer_digest: str) -> Old
             named = OLD if split == "valid" else f"{OLD}_{name}"
             (tests if is_test else valid)[named] = dict(zip(("source", "target"), files, strict=True))
             num_held += 0 if is_test else prepared.counts[split]["kept"]
-    several = isinstance(corpus.train, tuple)
+    wanted = corpus.source_language, corpus.target_language  # a model may have learnt the other direction first
+    corpora = [text for text in corpus.training_corpora if corpus.languages_of(text) == wanted]
     training = tuple(
-        corpus.text_of(text).model_copy(update={"name": f"{OLD}_{text.name}" if several else OLD})
-        for text in corpus.training_corpora
+        corpus.text_of(text).model_copy(update={"name": f"{OLD}_{text.name}" if len(corpora) > 1 else OLD})
+        for text in corpora
     )
+    num_tokens = prepared.counts["train"]["target_tokens"] * len(corpora) // len(corpus.training_corpora)
     try:
         for text in training:
             open_corpus(text)
     except CorpusError as error:
         return OldText(num_held=num_held, valid=valid, tests=tests, missing=str(error))
-    return OldText(training, prepared.counts["train"]["target_tokens"], num_held, valid, tests)
+    return OldText(training, num_tokens, num_held, valid, tests)
 
 
 def text_settings(corpus: CorpusConfig, share: float, old: OldText, new_tokens: int) -> dict[str, Any]:

@@ -75,6 +75,12 @@ def test_few_updates_have_a_higher_rate():
     assert few.peak_lr == pytest.approx(1.5 * many.peak_lr)
 
 
+def test_only_a_text_that_is_read_often_is_first_learnt_in_both_directions():
+    often, rarely = chosen(5_000, 30, "fast"), chosen(160_000, 30, "fast")
+    assert often.num_epochs >= 30 > rarely.num_epochs
+    assert often.num_both == often.num_updates // 2 and rarely.num_both == 0
+
+
 @pytest.mark.parametrize(("words", "said"), [(1, "5,000 captions"), (80_000, "13,400"), (10**9, "165,000")])
 def test_what_a_similar_text_reached_is_told(words, said):
     assert reached(Text(1, words)).startswith(said)

@@ -41,6 +41,13 @@ def test_without_its_training_text_the_sets_are_left_and_without_its_data_nothin
     assert found_for(load_config(experiment), digest="of another model").training == ()
 
 
+def test_the_other_direction_which_a_model_learnt_first_is_not_mixed_with_new_text(experiment):
+    once, path = found_for(load_config(experiment)), experiment.parent / "train"
+    corpora = f"{{name: a, path: {path}, source: en, target: de}}, {{name: b, path: {path}, source: de, target: en}}"
+    found = found_for(load_config(experiment, [f"corpus.train=[{corpora}]"]))
+    assert found.training == once.training and found.num_tokens == once.num_tokens // 2
+
+
 def test_tags_need_a_person(experiment):
     config = load_config(experiment, ["corpus.train=[{name: a, path: x, tag: <a>}]"])
     with pytest.raises(ConfigError, match=message("old-model-with-tags", "<a>")):

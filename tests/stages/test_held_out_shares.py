@@ -113,6 +113,28 @@ def test_the_tokenizer_does_not_see_what_is_held_out(experiment):
     assert "щ" in pieces and "ж" not in pieces
 
 
+def test_of_the_other_direction_the_same_pairs_are_held_out(experiment):
+    """Also if only the share decides what is left out, and the tokenizer does not see them there."""
+    letters = {True: "ж", False: "щ"}
+    more = [(f"{number} {letters[place_of(f'{number} ж') < 0.3]}", f"{number} Buchstaben") for number in range(40)]
+    held = {source for source, _ in more if place_of(source) < 0.3}
+    experiment.write([*PAIRS, *((source, target) for source, target in more if (source in held) == ("ж" in source))])
+    path = experiment.text
+    other = f"{{name: b, path: {path}, source: 2, target: 1, source_language: de, target_language: en}}"
+    experiment.prepare(
+        f"corpus.train=[{{name: a, path: {path}}}, {other}]",
+        "corpus.valid={share: 0.1, name: a}",
+        "corpus.test={talks: {share: 0.2, name: a}}",
+        "filters.held_out=false",
+        "tokenizer.character_coverage=1.0",
+    )
+    corpora = json.loads((experiment.data / "prepare.json").read_text())["corpora"]
+    assert corpora["a"]["kept"] == corpora["b"]["kept"] > 250
+    tokenizer = Tokenizer.load(experiment.data)
+    pieces = "".join(tokenizer.source_pieces(range(tokenizer.source_vocab_size)))
+    assert "щ" in pieces and "ж" not in pieces
+
+
 def test_of_several_corpora_the_same_pairs_are_held_out_as_of_all_in_one(experiment, capsys):
     experiment.prepare()
     before = {name: experiment.held(name) for name in SETS}

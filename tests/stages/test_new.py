@@ -4,15 +4,18 @@ import json
 import re
 import shutil
 
+import numpy as np
 import pytest
 from helpers.messages import says
 from helpers.thorough import thorough, thorough_rows
 from helpers.tiny import demo_pairs, status_and_error
 
 from transformer_mt import new, prepare
+from transformer_mt.batches.encoded import EncodedCorpus
 from transformer_mt.settings.choosing import SIZES
 from transformer_mt.settings.reading import dump_config, load_config
 from transformer_mt.settings.search_settings import DecodingConfig
+from transformer_mt.text.tokenizer import Tokenizer
 
 PAIRS, MORE = demo_pairs(1400)[:900], demo_pairs(1400)[900:]
 LANGUAGES = ("--from", "en", "--to", "de")
@@ -121,9 +124,56 @@ def test_the_numbers_of_pairs_are_those_that_prepare_finds(quick, capsys, monkey
     write_tsv(quick / "mine.tsv", PAIRS + MORE)
     assert made(capsys, "mine.tsv") == (0, "")
     assert prepare.main(["mine.yaml"]) == 0
-    kept = json.loads((quick / "data/mine/prepare.json").read_text())["counts"]["train"]["kept"]
+    kept = json.loads((quick / "data/mine/prepare.json").read_text())["corpora"]["en_de"]["kept"]
     said = (quick / "mine.yaml").read_text().split()[2]
     assert int(said.replace(",", "")) == pytest.approx(kept, rel=0.03)
+
+
+@pytest.mark.parametrize("form", ["tsv", *thorough("named columns", "two files", "prefix")])
+def test_a_text_that_is_read_often_is_first_learnt_in_both_directions(quick, capsys, form):
+    write_tsv(quick / "mine.tsv")
+    write_tsv(quick / "named.tsv", [("english", "german"), *PAIRS])
+    write_sides(quick / "mine.en", quick / "mine.de")
+    arguments = {
+        "tsv": ["mine.tsv"],
+        "named columns": ["{path: named.tsv, source: english, target: german}"],
+        "two files": ["mine.en", "mine.de"],
+        "prefix": ["mine"],
+    }[form]
+    assert made(capsys, *arguments, "--output", "mine.yaml") == (0, "")
+    config = load_config("mine.yaml")
+    both, one = config.corpus.stages
+    assert (both.weights, both.updates) == ({"en_de": 1, "de_en": 1}, config.training.max_steps // 2)
+    assert one.weights == {"en_de": 1}
+    assert [config.corpus.languages_of(text) for text in config.corpus.train] == [("en", "de"), ("de", "en")]
+    assert prepare.main(["mine.yaml"]) == 0
+    data = quick / config.data_dir
+    learnt, tokenizer = EncodedCorpus.load(data / "train"), Tokenizer.load(data)
+    half = len(learnt) // 2  # in each direction
+
+    def target(row):
+        return tokenizer.decode_target(learnt.target.gather(np.array([row]))[0].tolist())
+
+    assert half > 700
+    held = {line for name in ("valid", "test/own") for line in (data / f"{name}.source.txt").read_text().splitlines()}
+    for row in range(half):
+        source = target(half + row)
+        assert (source, target(row)) in PAIRS and source not in held
+
+
+@pytest.mark.parametrize(
+    ("arguments", "languages"),
+    [
+        (["mine.tsv", "more.tsv"], LANGUAGES),
+        (["{path: mine.tsv, tag: <news>}"], LANGUAGES),
+        (["mine.tsv"], ("--from", "en-GB", "--to", "en-US")),
+    ],
+)
+def test_a_source_that_does_not_say_its_direction_is_learnt_in_one(quick, capsys, arguments, languages):
+    write_tsv(quick / "mine.tsv")
+    write_tsv(quick / "more.tsv", MORE)
+    assert new.main([*arguments, *languages, "--output", "mine.yaml"]) == 0
+    assert load_config("mine.yaml").corpus.stages is None
 
 
 def test_a_text_of_many_characters_has_pieces_for_them(quick, capsys):

@@ -56,6 +56,8 @@ class TextFilters:
     """The filters of source and target, by the languages of a corpus."""
     held_share: float
     """The share of the training text that is held out as validation and test sets."""
+    held_languages: Collection[Languages]
+    """The languages of the corpora from which it is taken."""
     look_at_text: bool
     """Whether any filter of the text is on that is off by default."""
 
@@ -67,20 +69,28 @@ class TextFilters:
             for source, target in map(corpus.languages_of, corpus.training_corpora)
         }
         held_share = max((end for _, end in corpus.held_shares.values()), default=0.0)
-        return cls(settings, frozenset(held_out.sources | held_out.targets), sides, held_share, settings.look_at_text)
+        languages = {corpus.languages_of(corpus.held_out[name]) for name in corpus.held_shares}
+        texts = frozenset(held_out.sources | held_out.targets)
+        return cls(settings, texts, sides, held_share, languages, settings.look_at_text)
 
     def reason(self, source: str, target: str, languages: Languages) -> str | None:
         """Return the reason to leave out a pair; None if it stays. The texts are results of `clean`, without a tag."""
         if not source or not target:
             return "blank"
         is_held_out = self.settings.held_out and (source in self.held_out or target in self.held_out)
-        if is_held_out or self.is_of_held_share(source):
+        if is_held_out or self.is_of_held_share(source, target, languages):
             return "held_out"
         return self.reason_switched_on(source, target, languages) if self.look_at_text else None
 
-    def is_of_held_share(self, source: str) -> bool:
-        """Whether a pair with this source belongs to a validation or test set that is a share of the training text."""
-        return self.held_share > 0 and place_of(source) < self.held_share
+    def is_of_held_share(self, source: str, target: str, languages: Languages) -> bool:
+        """Whether a pair belongs to a validation or test set that is a share of the training text.
+
+        In a corpus of the other direction, its target is the source there.
+        """
+        if not self.held_share:
+            return False
+        is_reversed = languages not in self.held_languages and languages[::-1] in self.held_languages
+        return place_of(target if is_reversed else source) < self.held_share
 
     def reason_switched_on(self, source: str, target: str, languages: Languages) -> str | None:
         """Return the reason, as `reason` does, by the filters that are off by default; None if the pair stays."""

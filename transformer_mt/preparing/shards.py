@@ -172,7 +172,7 @@ class BlockEncoder:
             source, target = clean(pair[0]), clean(pair[1])
             if reason := self.texts.reason(source, target, task.languages):
                 dropped[reason] += 1
-                if reason == "held_out" and not self.texts.is_of_held_share(source):
+                if reason == "held_out" and not self.texts.is_of_held_share(source, target, task.languages):
                     found.append((block.place(row), source, target))
             else:
                 yield row, source, target

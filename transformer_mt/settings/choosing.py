@@ -93,6 +93,8 @@ REACHED = {
 DROPOUTS = {4: 0.0, 20: 0.1, 30: 0.2, math.inf: 0.3}
 """The dropout for fewer epochs than this: a text that is read often is learnt by heart."""
 
+BOTH_DIRECTIONS = 30  # epochs: from here on, it helps to learn both directions first
+
 FEW_UPDATES = 300  # up to here, a higher rate is better
 MOST_EPOCHS = 150  # of a text that is read more often, only its noise is left to learn
 MANY_UPDATES = 4000  # if a training has more target tokens than these updates of small batches, it has larger batches
@@ -177,6 +179,8 @@ class Chosen(Tuning):
     dropout: float
     warmup_steps: int
     num_epochs: float
+    num_both: int
+    """The first updates, in which it may help to learn both directions; 0: none."""
 
 
 def reached(text: Text) -> str:
@@ -223,6 +227,7 @@ def choose(text: Text, stages: Stages, speeds: Mapping[Size, float]) -> Chosen:
         warmup_steps=min(500, max_steps // 10),
         peak_lr=round(size.peak_rate * (1.5 if num_updates <= FEW_UPDATES else 1), 4),
         num_epochs=num_epochs,
+        num_both=num_updates // 2 if num_epochs >= BOTH_DIRECTIONS else 0,
         seconds=seconds,
         plan=plans[size],
     )
@@ -255,6 +260,8 @@ FIXED: dict[str, tuple[Any, str]] = {
 }
 """Settings of training that do not depend on the text, each with its reason."""
 
+CORPUS_KEYS = ("source_language", "target_language", "train", "stages")
+
 TEXT_REASONS = {
     "train": "an epoch has each new pair, and as many tokens of old text",
     "valid": "the first set decides; the others must not fall by more than 1 BLEU",
@@ -269,14 +276,18 @@ def model_settings(size: Size) -> dict[str, Any]:
 
 
 def new_configuration(corpus: CorpusConfig, text: Text, share: float, num_held: int, chosen: Chosen, name: str) -> str:
-    """Return a configuration for a new model. `share` of the text, `num_held` pairs, are a validation or test set."""
+    """Return a configuration for a new model. `share` of the text, `num_held` pairs, are a validation or test set.
+
+    If the corpus has stages, its first text is the one that is wanted, and the share is taken from it.
+    """
+    written = corpus.model_dump(exclude_none=True)
+    held_out = {"share": share} | ({"name": corpus.training_corpora[0].name} if corpus.stages else {})
+    why = {"stages": "both directions first: better for a text that is read so often"}
     values: Sections = {
         "corpus": {
-            "source_language": (corpus.source_language, ""),
-            "target_language": (corpus.target_language, ""),
-            "train": (corpus.model_dump()["train"], ""),
-            "valid": ({"share": share}, f"about {num_held:,} pairs, chosen by a hash of the source"),
-            "test": ({"own": {"share": share}}, "as many others; train neither with these nor by their scores"),
+            **{key: (written[key], why.get(key, "")) for key in CORPUS_KEYS if key in written},
+            "valid": (held_out, f"about {num_held:,} pairs, chosen by a hash of the source"),
+            "test": ({"own": held_out}, "as many others; train neither with these nor by their scores"),
         },
         "tokenizer": {
             "vocab_size": (chosen.vocab_size, f"pieces, for {text.num_words:,} words: rarer pieces are learnt badly"),
@@ -363,5 +374,7 @@ def _written(about: str, name: str, sections: Sections) -> str:
 
 def _yaml(value: Any) -> str:
     """Return a value as YAML on one line."""
-    written = yaml.dump(value, Dumper=Writer, default_flow_style=True, allow_unicode=True, width=10_000)
+    written = yaml.dump(
+        value, Dumper=Writer, default_flow_style=True, allow_unicode=True, sort_keys=False, width=10_000
+    )
     return str(written).strip().removesuffix("...").strip()
