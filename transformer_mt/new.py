@@ -15,7 +15,9 @@ from pydantic import ValidationError
 
 from transformer_mt.base.cores import OtherPrograms
 from transformer_mt.base.errors import CheckpointError, ConfigError, CorpusError, UserError
+from transformer_mt.base.languages import short_code
 from transformer_mt.base.wording import counted, duration, warn
+from transformer_mt.corpora.filters import KEPT
 from transformer_mt.corpora.opening import open_corpus
 from transformer_mt.evaluation.evaluated_texts import model_in
 from transformer_mt.preparing import text_warnings
@@ -43,6 +45,8 @@ PIECES = 130  # for 100 words, about
 LONGEST = 256  # tokens; longer sentences are left out of training
 NEW, OLD = "new", "old"
 """The names of the new text and of the old text in lists of corpora."""
+WANTED, REVERSED = "wanted", "reversed"
+"""The names of a text in the direction that is wanted, and in the other one."""
 
 
 @dataclass(frozen=True)
@@ -149,17 +153,13 @@ def both_directions(corpus: CorpusConfig, num_updates: int) -> CorpusConfig:
     """
     text = corpus.training_corpora[0]
     source, target = corpus.languages_of(text)
-    if isinstance(corpus.train, tuple) or text.tag or len({re.split("[-_]", code)[0] for code in (source, target)}) < 2:
+    if isinstance(corpus.train, tuple) or text.tag or short_code(source) == short_code(target):
         return corpus
     sides = (2, 1) if text.form == "tsv" and text.source is None else (text.target, text.source)
-    swapped = dict(zip(("source", "target"), sides, strict=True)) | {"source_language": None, "target_language": None}
-    other = text.model_copy(update={"name": f"{target}_{source}", **swapped})
-    if corpus.languages_of(other) != (target, source):
-        other = other.model_copy(update={"source_language": target, "target_language": source})
-    wanted = text.model_copy(update={"name": f"{source}_{target}"})
-    first = StageConfig(weights={str(wanted.name): 1, str(other.name): 1}, updates=num_updates)
-    stages = first, StageConfig(weights={str(wanted.name): 1})
-    return corpus.model_copy(update={"train": (wanted, other), "stages": stages})
+    other = dict(zip(("source", "target", "source_language", "target_language"), (*sides, target, source), strict=True))
+    train = text.model_copy(update={"name": WANTED}), text.model_copy(update={"name": REVERSED, **other})
+    first = StageConfig(weights={WANTED: 1, REVERSED: 1}, updates=num_updates)
+    return corpus.model_copy(update={"train": train, "stages": (first, StageConfig(weights={WANTED: 1}))})
 
 
 def from_model(
@@ -219,20 +219,21 @@ def old_text(corpus: CorpusConfig, data_dir: Path, tokenizer_digest: str) -> Old
     if prepared is None or prepared.tokenizer_digest != tokenizer_digest:
         return OldText(missing=f"{data_dir}/{SUMMARY} cannot be read from here, or belongs to another model")
     valid, tests, num_held = dict[str, dict[str, str]](), dict[str, dict[str, str]](), 0
-    for split in corpus.held_out:
+    reversed_languages = corpus.target_language, corpus.source_language  # the model may have learnt these first
+    for split, text in corpus.held_out.items():
         files = [str(data_dir / file) for file in files_of(split)[-2:]]
-        if all(Path(file).is_file() for file in files):
+        if all(Path(file).is_file() for file in files) and corpus.languages_of(text) != reversed_languages:
             is_test, name = split.startswith("test/"), split.removeprefix("test/").removeprefix("valid/")
             named = OLD if split == "valid" else f"{OLD}_{name}"
             (tests if is_test else valid)[named] = dict(zip(("source", "target"), files, strict=True))
             num_held += 0 if is_test else prepared.counts[split]["kept"]
-    wanted = corpus.source_language, corpus.target_language  # a model may have learnt the other direction first
-    corpora = [text for text in corpus.training_corpora if corpus.languages_of(text) == wanted]
+    corpora = [text for text in corpus.training_corpora if corpus.languages_of(text) != reversed_languages]
+    num_kept = sum(prepared.corpora[str(text.name)][KEPT] for text in corpora)
+    num_tokens = prepared.counts["train"]["target_tokens"] * num_kept // max(1, prepared.counts["train"][KEPT])
     training = tuple(
         corpus.text_of(text).model_copy(update={"name": f"{OLD}_{text.name}" if len(corpora) > 1 else OLD})
         for text in corpora
     )
-    num_tokens = prepared.counts["train"]["target_tokens"] * len(corpora) // len(corpus.training_corpora)
     try:
         for text in training:
             open_corpus(text)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from helpers.messages import message
 
+from transformer_mt import prepare
 from transformer_mt.base.errors import ConfigError
 from transformer_mt.new import OldText, mixed_corpora, old_text
 from transformer_mt.settings.corpus_settings import PairedText
@@ -41,11 +42,21 @@ def test_without_its_training_text_the_sets_are_left_and_without_its_data_nothin
     assert found_for(load_config(experiment), digest="of another model").training == ()
 
 
-def test_the_other_direction_which_a_model_learnt_first_is_not_mixed_with_new_text(experiment):
-    once, path = found_for(load_config(experiment)), experiment.parent / "train"
-    corpora = f"{{name: a, path: {path}, source: en, target: de}}, {{name: b, path: {path}, source: de, target: en}}"
-    found = found_for(load_config(experiment, [f"corpus.train=[{corpora}]"]))
-    assert found.training == once.training and found.num_tokens == once.num_tokens // 2
+def test_the_other_direction_which_a_model_learnt_first_is_not_mixed_with_new_text(experiment, tmp_path):
+    once, (source, target) = (
+        found_for(load_config(experiment)),
+        (experiment.parent / "train.en", experiment.parent / "train.de"),
+    )
+    other = f"{{name: b, source: {tmp_path}/less.de, target: {tmp_path}/less.en}}"
+    for side in (source, target):
+        lines = side.read_text(encoding="utf-8").splitlines(keepends=True)
+        (tmp_path / f"less{side.suffix}").write_text("".join(lines[: len(lines) // 2]), encoding="utf-8")
+    valid = f"[{{name: a, path: {experiment.parent}/valid}}, {other}]"
+    settings = [f"data_dir={tmp_path}/data", f"corpus.train=[{{name: a, source: {source}, target: {target}}}, {other}]"]
+    assert prepare.main([str(experiment), *settings, f"corpus.valid={valid}", "filters.held_out=false"]) == 0
+    found = found_for(load_config(experiment, [*settings, f"corpus.valid={valid}"]))
+    assert [text.source for text in found.training] == [str(source)] and [*found.valid] == ["old"]
+    assert found.num_tokens == pytest.approx(once.num_tokens, rel=0.2)
 
 
 def test_tags_need_a_person(experiment):

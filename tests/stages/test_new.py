@@ -124,7 +124,7 @@ def test_the_numbers_of_pairs_are_those_that_prepare_finds(quick, capsys, monkey
     write_tsv(quick / "mine.tsv", PAIRS + MORE)
     assert made(capsys, "mine.tsv") == (0, "")
     assert prepare.main(["mine.yaml"]) == 0
-    kept = json.loads((quick / "data/mine/prepare.json").read_text())["corpora"]["en_de"]["kept"]
+    kept = json.loads((quick / "data/mine/prepare.json").read_text())["corpora"]["wanted"]["kept"]
     said = (quick / "mine.yaml").read_text().split()[2]
     assert int(said.replace(",", "")) == pytest.approx(kept, rel=0.03)
 
@@ -140,11 +140,15 @@ def test_a_text_that_is_read_often_is_first_learnt_in_both_directions(quick, cap
         "two files": ["mine.en", "mine.de"],
         "prefix": ["mine"],
     }[form]
-    assert made(capsys, *arguments, "--output", "mine.yaml") == (0, "")
+    assert new.main([*arguments, *LANGUAGES, "--output", "mine.yaml"]) == 0
+    measures = re.search(r"en \(source\)(.*\n)+?.*de \(target\).*\n", capsys.readouterr().out)[0]
+    assert prepare.main(["mine.yaml", "--look"]) == 0
+    looked = capsys.readouterr()
+    assert measures in looked.out and "warning" not in looked.err, "both sides are measured as in one direction"
     config = load_config("mine.yaml")
     both, one = config.corpus.stages
-    assert (both.weights, both.updates) == ({"en_de": 1, "de_en": 1}, config.training.max_steps // 2)
-    assert one.weights == {"en_de": 1}
+    assert (both.weights, both.updates) == ({"wanted": 1, "reversed": 1}, config.training.max_steps // 2)
+    assert one.weights == {"wanted": 1}
     assert [config.corpus.languages_of(text) for text in config.corpus.train] == [("en", "de"), ("de", "en")]
     assert prepare.main(["mine.yaml"]) == 0
     data = quick / config.data_dir
@@ -166,7 +170,7 @@ def test_a_text_that_is_read_often_is_first_learnt_in_both_directions(quick, cap
     [
         (["mine.tsv", "more.tsv"], LANGUAGES),
         (["{path: mine.tsv, tag: <news>}"], LANGUAGES),
-        (["mine.tsv"], ("--from", "en-GB", "--to", "en-US")),
+        (["mine.tsv"], ("--from", "en-GB", "--to", "EN_us")),
     ],
 )
 def test_a_source_that_does_not_say_its_direction_is_learnt_in_one(quick, capsys, arguments, languages):

@@ -181,6 +181,9 @@ class TextMeasures:
 
     def add(self, block: Block, text: PairedText, languages: Languages) -> None:
         """Measure the pairs of a block of this corpus, which has these languages."""
+        sides, own = (self.source, self.target), (self.source.language, self.target.language)
+        if languages == own[::-1] != own:  # the same languages in the other direction
+            sides = sides[::-1]
         pairs = [("", "") if isinstance(pair, BadPair) else (clean(pair[0]), clean(pair[1])) for pair in block.pairs]
         reasons, good = self._reasons(pairs, text.tag, languages), list[tuple[str, str]]()
         for index, (pair, cleaned, found) in enumerate(zip(block.pairs, pairs, reasons, strict=True)):
@@ -197,11 +200,11 @@ class TextMeasures:
                 self.num_equal += is_equal
                 self.num_usable += not (reason or is_equal or key in self.keys)
                 self.keys.add(key)
-                for side, line in zip((self.source, self.target), pair, strict=True):
+                for side, line in zip(sides, pair, strict=True):
                     side.num_in_pieces += PIECE.search(line) is not None  # `clean` removes some of their marks
             self._count(str(text.name), reason or KEPT, block, index)
-        self.source.add([source for source, _ in good])
-        self.target.add([target for _, target in good])
+        for number, side in enumerate(sides):
+            side.add([pair[number] for pair in good])
 
     def _reasons(self, pairs: Sequence[tuple[str, str]], tag: str | None, languages: Languages) -> list[str | None]:
         """Return for each pair the first reason to leave it out, apart from repeats; None if there is none."""

@@ -42,6 +42,8 @@ class Prepared(BaseModel):
     filters: FiltersConfig
     counts: dict[str, dict[str, int]]
     """How many pairs of each split were read, kept, and left out for each reason, and their numbers of tokens."""
+    corpora: dict[str, dict[str, int]]
+    """How many pairs of each training corpus were kept, and left out for each reason, by its name."""
     also_in_training: dict[str, dict[str, int]]
     """How many lines of each validation and test set are also in the training text, by the name of the split."""
 

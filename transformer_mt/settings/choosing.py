@@ -93,7 +93,7 @@ REACHED = {
 DROPOUTS = {4: 0.0, 20: 0.1, 30: 0.2, math.inf: 0.3}
 """The dropout for fewer epochs than this: a text that is read often is learnt by heart."""
 
-BOTH_DIRECTIONS = 30  # epochs: from here on, it helps to learn both directions first
+BOTH_DIRECTIONS = 30  # epochs: from here on, it may help to learn both directions first
 
 FEW_UPDATES = 300  # up to here, a higher rate is better
 MOST_EPOCHS = 150  # of a text that is read more often, only its noise is left to learn
@@ -282,7 +282,7 @@ def new_configuration(corpus: CorpusConfig, text: Text, share: float, num_held: 
     """
     written = corpus.model_dump(exclude_none=True)
     held_out = {"share": share} | ({"name": corpus.training_corpora[0].name} if corpus.stages else {})
-    why = {"stages": "both directions first: better for a text that is read so often"}
+    why = {"stages": "both directions first: this may help if the text is read so often"}
     values: Sections = {
         "corpus": {
             **{key: (written[key], why.get(key, "")) for key in CORPUS_KEYS if key in written},
