@@ -228,7 +228,7 @@ def old_text(corpus: CorpusConfig, data_dir: Path, tokenizer_digest: str) -> Old
             (tests if is_test else valid)[named] = dict(zip(("source", "target"), files, strict=True))
             num_held += 0 if is_test else prepared.counts[split]["kept"]
     corpora = [text for text in corpus.training_corpora if corpus.languages_of(text) != reversed_languages]
-    num_kept = sum(prepared.corpora[str(text.name)][KEPT] for text in corpora)
+    num_kept = sum(found[KEPT] for text in corpora if (found := prepared.corpora.get(str(text.name))))
     num_tokens = prepared.counts["train"]["target_tokens"] * num_kept // max(1, prepared.counts["train"][KEPT])
     training = tuple(
         corpus.text_of(text).model_copy(update={"name": f"{OLD}_{text.name}" if len(corpora) > 1 else OLD})
