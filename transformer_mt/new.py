@@ -219,7 +219,8 @@ def old_text(corpus: CorpusConfig, data_dir: Path, tokenizer_digest: str) -> Old
     if prepared is None or prepared.tokenizer_digest != tokenizer_digest:
         return OldText(missing=f"{data_dir}/{SUMMARY} cannot be read from here, or belongs to another model")
     valid, tests, num_held = dict[str, dict[str, str]](), dict[str, dict[str, str]](), 0
-    reversed_languages = corpus.target_language, corpus.source_language  # the model may have learnt these first
+    own = corpus.source_language, corpus.target_language
+    reversed_languages = own[::-1] if own != own[::-1] else None  # the model may have learnt this direction first
     for split, text in corpus.held_out.items():
         files = [str(data_dir / file) for file in files_of(split)[-2:]]
         if all(Path(file).is_file() for file in files) and corpus.languages_of(text) != reversed_languages:

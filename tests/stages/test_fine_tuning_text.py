@@ -59,6 +59,11 @@ def test_the_other_direction_which_a_model_learnt_first_is_not_mixed_with_new_te
     assert found.num_tokens == pytest.approx(once.num_tokens, rel=0.2)
 
 
+def test_a_text_from_a_language_to_the_same_one_has_no_other_direction(experiment):
+    found = found_for(load_config(experiment, ["corpus.source_language=de"]))
+    assert len(found.training) == 1 and [*found.valid] == ["old"]
+
+
 def test_tags_need_a_person(experiment):
     config = load_config(experiment, ["corpus.train=[{name: a, path: x, tag: <a>}]"])
     with pytest.raises(ConfigError, match=message("old-model-with-tags", "<a>")):
