@@ -451,7 +451,10 @@ class TestModel:
         path = str(trained.parent / where.replace("run", "x"))
         for digest, status in ((joint_tokenizer.digest, 0), ("0" * 64, 2)):
             (tmp_path / "data/prepare.json").write_text(
-                json.dumps(summary | {"digests": {}, "tokenizer_digest": digest, "counts": {}, "also_in_training": {}})
+                json.dumps(
+                    summary
+                    | {"digests": {}, "tokenizer_digest": digest, "counts": {}, "corpora": {}, "also_in_training": {}}
+                )
             )
             assert cli.run(main, [path]) == status
         error = capsys.readouterr().err
