@@ -317,8 +317,9 @@ def _train_tokenizer(corpora: Sequence[Corpus], config: Config, texts: TextFilte
 
     def stays(corpus: int, pair: tuple[str, str]) -> bool:
         # filters.held_out is not used here: it is on by default, and so the sample usually needs no filtering.
-        texts_of_pair = clean(pair[0]), clean(pair[1]), languages[corpus]
-        return not (texts.is_of_held_share(*texts_of_pair) or texts.reason_switched_on(*texts_of_pair))
+        cleaned = clean(pair[0]), clean(pair[1])
+        of = languages[corpus]
+        return not (texts.is_of_held_share(*cleaned, of) or texts.reason_switched_on(*cleaned, of))
 
     # Training takes memory: 5 times the bytes of both languages with bpe, 21 times with unigram.
     most_bytes = 30_000_000 if settings.algorithm == "unigram" else 100_000_000

@@ -180,7 +180,7 @@ class Chosen(Tuning):
     warmup_steps: int
     num_epochs: float
     num_both: int
-    """The first updates, in which it may help to learn both directions; 0: none."""
+    """In so many updates at the beginning, it may help to learn both directions; 0: in none."""
 
 
 def reached(text: Text) -> str:
@@ -260,8 +260,6 @@ FIXED: dict[str, tuple[Any, str]] = {
 }
 """Settings of training that do not depend on the text, each with its reason."""
 
-CORPUS_KEYS = ("source_language", "target_language", "train", "stages")
-
 TEXT_REASONS = {
     "train": "an epoch has each new pair, and as many tokens of old text",
     "valid": "the first set decides; the others must not fall by more than 1 BLEU",
@@ -280,12 +278,12 @@ def new_configuration(corpus: CorpusConfig, text: Text, share: float, num_held: 
 
     If the corpus has stages, its first text is the one that is wanted, and the share is taken from it.
     """
-    written = corpus.model_dump(exclude_none=True)
+    written = corpus.model_dump(include={"source_language", "target_language", "train", "stages"}, exclude_none=True)
     held_out = {"share": share} | ({"name": corpus.training_corpora[0].name} if corpus.stages else {})
     why = {"stages": "both directions first: this may help if the text is read so often"}
     values: Sections = {
         "corpus": {
-            **{key: (written[key], why.get(key, "")) for key in CORPUS_KEYS if key in written},
+            **{key: (value, why.get(key, "")) for key, value in written.items()},
             "valid": (held_out, f"about {num_held:,} pairs, chosen by a hash of the source"),
             "test": ({"own": held_out}, "as many others; train neither with these nor by their scores"),
         },
