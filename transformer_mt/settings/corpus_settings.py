@@ -300,7 +300,10 @@ class CorpusConfig(Section):
         for key, split in shares.items():
             of = self.shared_corpora(split)
             if not of:
-                raise ValueError(f"{key}: corpus.train has no corpus with the name {split.name}, to take a share from")
+                raise ValueError(
+                    f"{key}: corpus.train has no corpus with the name {split.name}, to take a share from; correct the "
+                    "name, or leave it out to take the share from all of corpus.train"
+                )
             if len({(text.tag, self.languages_of(text)) for text in of}) > 1:
                 raise ValueError(
                     f"{key}: share needs corpora with the same tag and the same languages in corpus.train: name one of "
