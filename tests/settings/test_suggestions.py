@@ -62,7 +62,6 @@ def test_the_key_that_was_meant_is_named(path, keys):
     [
         ("training.update-freq", "update_freq"),
         ("training.epochs", "epochs"),
-        ("training.weight_decay", "weight_decay"),
         ("training.batch_size", "batch_size"),
         ("corpus.dataset", "dataset"),
         ("training.on_failed_save", "on_failed_save"),
@@ -162,7 +161,7 @@ def test_no_synonym_is_a_key_itself_or_never_looked_up(kind):
 def test_the_names_of_other_trainers_are_known():
     asked = """
         lr learning_rate batch_size batch_type max_tokens update_freq batch_multiplier gradient_accumulation_steps
-        epochs max_epoch num_train_epochs max_update weight_decay max_grad_norm hidden_size embedding_dim
+        epochs max_epoch num_train_epochs max_update max_grad_norm hidden_size embedding_dim
         encoder_embed_dim ff_size encoder_ffn_embed_dim num_layers attention_heads nheads beam beam_alpha lenpen
         num_beams early_stopping warmup warmup_updates num_warmup_steps fp16 bf16 save_interval logging_steps
         eval_steps keep_best_ckpts save_total_limit optim share_decoder_input_output_embed vocab voc_limit src

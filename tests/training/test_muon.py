@@ -49,14 +49,15 @@ def test_what_is_orthogonal_has_the_directions_of_the_matrix_and_no_others(shape
     torch.testing.assert_close(found, torch.diag_embed(values), atol=1e-4, rtol=0)
 
 
-def test_updates_are_those_of_pytorchs_muon_and_adam():
+@pytest.mark.parametrize("weight_decay", [0.0, 5.0])
+def test_updates_are_those_of_pytorchs_muon_and_adam(weight_decay):
     ours, theirs = Net(), Net()
-    optimizer = build_optimizer(ours, SETTINGS)
+    optimizer = build_optimizer(ours, SETTINGS.model_copy(update={"weight_decay": weight_decay}))
     named = dict(theirs.named_parameters())
     muon = torch.optim.Muon(
         [weight for name, weight in named.items() if is_matrix(name)],
         lr=SETTINGS.peak_lr,
-        weight_decay=0.0,
+        weight_decay=weight_decay,
         adjust_lr_fn="match_rms_adamw",
     )
     others = [weight for name, weight in named.items() if not is_matrix(name)]
@@ -77,7 +78,7 @@ def test_updates_are_those_of_pytorchs_muon_and_adam():
 
 def test_an_update_that_is_not_finite_changes_nothing():
     model = Net()
-    optimizer = build_optimizer(model, SETTINGS)
+    optimizer = build_optimizer(model, SETTINGS.model_copy(update={"weight_decay": 0.5}))
     for seed in range(2):
         gradients_of(model, seed)
         step(optimizer)

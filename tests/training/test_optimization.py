@@ -82,12 +82,14 @@ def test_a_run_that_ends_in_its_warm_up_only_rises(schedule, max_steps):
     assert rates == pytest.approx([changed.peak_lr * step / 40 for step in range(1, max_steps + 1)])
 
 
-def test_updates_of_adam_are_the_formula_of_its_paper():
-    """Kingma and Ba 2015, algorithm 1, with betas and an epsilon that show."""
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+def test_updates_of_adam_are_the_formula_of_its_paper(decay):
+    """Kingma and Ba 2015, algorithm 1, with betas and an epsilon that show; with weight decay Loshchilov and Hutter
+    2019, algorithm 2."""
     torch.manual_seed(1)
     model = nn.Linear(3, 2, bias=False).double()
     weights = model.weight.detach().clone()
-    chosen = settings(adam_beta1=0.7, adam_beta2=0.8, adam_epsilon=0.05)
+    chosen = settings(adam_beta1=0.7, adam_beta2=0.8, adam_epsilon=0.05, weight_decay=decay)
     optimizer = build_optimizer(model, chosen)
     mean = square = torch.zeros_like(weights)
     for step in range(1, 5):
@@ -100,12 +102,12 @@ def test_updates_of_adam_are_the_formula_of_its_paper():
         mean = 0.7 * mean + 0.3 * gradient
         square = 0.8 * square + 0.2 * gradient**2
         corrected_mean, corrected_square = mean / (1 - 0.7**step), square / (1 - 0.8**step)
-        weights = weights - rate * corrected_mean / (corrected_square.sqrt() + 0.05)
+        weights = weights - rate * (corrected_mean / (corrected_square.sqrt() + 0.05) + decay * weights)
         torch.testing.assert_close(model.weight.detach(), weights)
 
 
 def test_the_optimizer_moves_every_weight_and_begins_with_the_peak_rate():
-    """No weight decay: a weight without a gradient stays."""
+    """Without weight decay, a weight whose gradient is 0 stays."""
     model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
     optimizer = build_optimizer(model, settings(peak_lr=0.25))
     assert [group["lr"] for group in optimizer.param_groups] == [0.25]

@@ -36,11 +36,11 @@ def depends_on_end(settings: TrainingConfig) -> bool:
 
 
 def build_optimizer(model: nn.Module, settings: TrainingConfig) -> torch.optim.Optimizer:
-    """Adam (sec. 5.3), or Muon; its rate is set before each update."""
+    """Adam (sec. 5.3), or Muon; its rate is set before each update. Weight decay is that of AdamW."""
     adam = settings.peak_lr, (settings.adam_beta1, settings.adam_beta2), settings.adam_epsilon
     if settings.optimizer == "muon":
-        return Muon(model, *adam)
-    return torch.optim.Adam(model.parameters(), *adam, fused=True)
+        return Muon(model, *adam, settings.weight_decay)
+    return torch.optim.AdamW(model.parameters(), *adam, settings.weight_decay, fused=True)
 
 
 MOMENTUM = 0.95
@@ -52,13 +52,15 @@ class Muon(torch.optim.Adam):
     """Muon (Jordan et al. 2024) for the matrices inside the layers; Adam for embeddings, biases and normalisation.
 
     An update of a matrix has the usual size of one of Adam, so both share the learning rate: 0.2 sqrt(max(M, N)) times
-    the orthogonal matrix (Liu et al. 2025, "Muon is Scalable for LLM Training", sec. 2.2).
+    the orthogonal matrix. Before it, the matrix shrinks by rate times `decay` (Liu et al. 2025, "Muon is Scalable for
+    LLM Training", sec. 2.2).
 
     (torch.optim.Muon computes one matrix after the other, in bf16, which is slow on CPUs.)
     """
 
-    def __init__(self, model: nn.Module, lr: float, betas: tuple[float, float], eps: float) -> None:
+    def __init__(self, model: nn.Module, lr: float, betas: tuple[float, float], eps: float, decay: float) -> None:
         super().__init__(model.parameters(), lr, betas, eps, fused=True)
+        self.decay = decay
         embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
         self.shapes: dict[torch.Size, list[Tensor]] = defaultdict(list)
         for weight in model.parameters():
@@ -82,6 +84,8 @@ class Muon(torch.optim.Adam):
             change_BMN = torch.where(found_inf > 0, 0.0, change_BMN * (-rate * 0.2 * max(shape) ** 0.5))
             momentum_BMN = torch.where(found_inf > 0, before_BMN, momentum_BMN)
             # In place, because a captured update always finds the tensors at the same places.
+            if self.decay:
+                torch._foreach_mul_(learnt, 1 - (found_inf == 0) * (rate * self.decay))
             torch._foreach_add_(learnt, change_BMN.unbind())
             torch._foreach_copy_(momenta, momentum_BMN.unbind())
             for weight in learnt:
