@@ -99,7 +99,8 @@ def test_replayed_updates_are_those_of_a_learner_that_captures_nothing(
     experiment, captures, optimizer, num_parts, ranks
 ):
     """With dropout, other rates and other numbers of labels in each, through the end of an epoch."""
-    config = load_config(experiment, [f"training.optimizer={optimizer}", "model.dropout=0.3", "training.clip_norm=1"])
+    settings = f"training.optimizer={optimizer}", "training.weight_decay=0.5", "training.clip_norm=1"
+    config = load_config(experiment, [*settings, "model.dropout=0.3"])
     updates = list(updates_of(experiment, num_parts))
     (captured, graph), (launched, _) = (captures(new_learner(config), ranks=ranks) for _ in range(2))
     launched.graphs.is_possible = False
@@ -158,7 +159,7 @@ def test_what_does_not_fit_beside_the_graphs_gets_their_memory(experiment, captu
 
 
 def test_a_replay_that_is_not_finite_moves_nothing_and_the_next_goes_on(experiment, captures):
-    config = load_config(experiment, ["training.average_decay=0.5", "training.optimizer=muon"])
+    config = load_config(experiment, ["training.average_decay=0.5", "training.optimizer=muon", "training.weight_decay=1"])
     learner, graph = captures(new_learner(config))
     ((_, first), (_, second), _, (_, fourth), *_) = updates_of(experiment)
     made(learner, [(1, first), (2, second)])
