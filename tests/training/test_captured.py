@@ -159,7 +159,8 @@ def test_what_does_not_fit_beside_the_graphs_gets_their_memory(experiment, captu
 
 
 def test_a_replay_that_is_not_finite_moves_nothing_and_the_next_goes_on(experiment, captures):
-    config = load_config(experiment, ["training.average_decay=0.5", "training.optimizer=muon", "training.weight_decay=1"])
+    settings = "training.average_decay=0.5", "training.optimizer=muon", "training.weight_decay=1"
+    config = load_config(experiment, settings)
     learner, graph = captures(new_learner(config))
     ((_, first), (_, second), _, (_, fourth), *_) = updates_of(experiment)
     made(learner, [(1, first), (2, second)])
