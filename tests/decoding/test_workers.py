@@ -221,16 +221,19 @@ def test_a_signal_during_the_start_of_workers_is_not_lost(when, name, tmp_path):
 
 # The thread that reads results is busy with the first while a worker has written a part of the second.
 HALF_A_RESULT = """
-import os, threading, time
+import multiprocessing, os, threading, time
 from transformer_mt.base.worker_pool import Workers
 
 def work(task):
+    begins.wait()
     time.sleep(task / 10)
     return bytes(1 << task)
 
-workers, is_read, goes_on = Workers(work, 2), threading.Event(), threading.Event()
+begins, is_read, goes_on = multiprocessing.get_context("fork").Event(), threading.Event(), threading.Event()
+workers = Workers(work, 2)
 workers._submit(0).add_done_callback(lambda _: is_read.set() or goes_on.wait())
 workers._submit(22)
+begins.set()  # only now: if the first were done before it had its callback, this thread would call it, and wait
 assert is_read.wait(60)
 assert workers._executor._result_queue._reader.poll(60)
 time.sleep(0.5)  # the pipe is full now
