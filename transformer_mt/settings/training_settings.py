@@ -120,9 +120,9 @@ class TrainingConfig(Section):
     adam_epsilon: float = Field(default=1e-9, ge=1e-30, le=1.0)
     """A small number that Adam adds to the denominator of each update, so that it never divides by 0."""
     weight_decay: float = Field(default=0.0, ge=0.0, le=1.0)
-    """Each update also makes the weights smaller, by the learning rate times this share of them (Loshchilov and Hutter
-    2019, AdamW). With muon, only the matrices inside the layers, and 0.1 is usual (Liu et al. 2025). 0: off, as in the
-    paper."""
+    """Each update also multiplies weights by 1 - learning rate * weight_decay (Loshchilov and Hutter 2019, AdamW).
+    adam: all weights; muon: only the matrices inside the layers, for which 0.1 is usual (Liu et al. 2025). 0: off, as
+    in the paper."""
     clip_norm: float = Field(default=0.0, ge=0.0, le=1e9)
     """The largest norm of the gradient of all parameters; a larger one is scaled down to it. 0: off, as in the
     paper."""
