@@ -300,10 +300,9 @@ class BadLine:
 
 
 def all_lines(file: ByteStream, name: str) -> Iterator[str | BadLine]:
-    """Cut a file of UTF-8 into lines, without line ends.
+    """Cut a file into lines where `decode_lines` does, without line ends. `name` is its name in messages.
 
-    Only "\\n" ends a line. Carriage returns before "\\n" are removed, and so is a byte order mark at the start. Raises
-    CorpusError if the file is UTF-16, or if its lines end in carriage returns only. `name` is its name in messages.
+    Raises CorpusError for UTF-16 that is damaged or has no mark, or if all lines end in carriage returns only.
     """
     return chain.from_iterable(map(_lines_of, _chunks(file, name)))
 

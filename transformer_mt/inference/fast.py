@@ -110,8 +110,6 @@ class FastMultiHeadAttention(MultiHeadAttention):
         return last_product(self.out_projection, packed_self_attention(qkv_N3HK, see).flatten(-2))
 
     def attend(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, see: Sight) -> Any:
-        if not query_BHTK.is_cuda:
-            return super().attend(query_BHTK, key_BHSK, value_BHSK, see)
         mixed_BHTK = see.attend(query_BHTK, key_BHSK, value_BHSK, self.attention)
         return last_product(self.out_projection, mixed_BHTK.transpose(-3, -2).flatten(-2))
 

@@ -168,7 +168,7 @@ class FrozenTransformer(Seq2Seq):
         self.memories = matmul.of_weight(weight_FD, bias_F, many_rows=True)
         self.output = matmul.of_weight(model.output_VD, model.output_bias_V, many_rows=True)
         on_cpu = model.output_VD.device.type == "cpu"
-        self.folding = Folding(list(model.decoder_layers())) if on_cpu and matmul == Matmul() else None
+        self.folding = Folding(layers) if on_cpu and matmul == Matmul() else None
 
     def features(self, source_BS: Tensor, decoder_input_BT: Tensor) -> Tensor:
         return self.model.features(source_BS, decoder_input_BT)

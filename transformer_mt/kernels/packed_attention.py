@@ -219,13 +219,13 @@ class _AttentionOverRows(Function):
     def forward(ctx: Any, query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, mask: RowMask) -> Tensor:
         query_HBTK = mask.queries.spread(query_NHK)
         key_HBSK, value_HBSK = mask.keys.spread(key_MHK), mask.keys.spread(value_MHK)
-        scores_HBTS = product(query_HBTK, key_HBSK.transpose(-1, -2))
+        scores_HBTS = query_HBTK @ key_HBSK.transpose(-1, -2)
         scale, bias = query_NHK.shape[-1] ** -0.5, mask.bias.to(scores_HBTS.dtype)
         torch.add(bias, scores_HBTS, alpha=scale, out=scores_HBTS)
         weights_HBTS = torch.softmax(scores_HBTS, dim=-1, out=scores_HBTS)
         ctx.save_for_backward(query_HBTK, key_HBSK, value_HBSK, weights_HBTS)
         ctx.mask, ctx.scale = mask, scale
-        return mask.queries.gather(product(weights_HBTS, value_HBSK))
+        return mask.queries.gather(weights_HBTS @ value_HBSK)
 
     @staticmethod
     @once_differentiable
@@ -233,21 +233,16 @@ class _AttentionOverRows(Function):
         query_HBTK, key_HBSK, value_HBSK, weights_HBTS = ctx.saved_tensors
         queries, keys = ctx.mask.queries, ctx.mask.keys
         mixed_HBTK = queries.spread(gradient_NHK).masked_fill_(queries.padding_BT[..., None], 0.0)
-        value_gradient_HBSK = product(weights_HBTS.transpose(-1, -2), mixed_HBTK)
-        weights_gradient_HBTS = product(mixed_HBTK, value_HBSK.transpose(-1, -2))
+        value_gradient_HBSK = weights_HBTS.transpose(-1, -2) @ mixed_HBTK
+        weights_gradient_HBTS = mixed_HBTK @ value_HBSK.transpose(-1, -2)
         scores_HBTS = torch.ops.aten._softmax_backward_data(
             weights_gradient_HBTS, weights_HBTS, -1, weights_HBTS.dtype
         ).mul_(ctx.scale)
-        query_gradient_HBTK = product(scores_HBTS, key_HBSK)
-        key_gradient_HBSK = product(scores_HBTS.transpose(-1, -2), query_HBTK)
+        query_gradient_HBTK = scores_HBTS @ key_HBSK
+        key_gradient_HBSK = scores_HBTS.transpose(-1, -2) @ query_HBTK
         return (
             queries.gather(query_gradient_HBTK),
             keys.gather(key_gradient_HBSK),
             keys.gather(value_gradient_HBSK),
             None,
         )
-
-
-def product(left: Tensor, right: Tensor) -> Tensor:
-    """The product of the matrices in the last two axes."""
-    return torch.bmm(left.flatten(0, 1), right.flatten(0, 1)).view(*left.shape[:3], right.shape[3])

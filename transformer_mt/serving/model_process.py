@@ -79,7 +79,6 @@ class Model:
     """What the process that gets new jobs has loaded."""
 
     def __init__(self, directories: Sequence[Path], options: EngineOptions, overrides: Sequence[str] = ()) -> None:
-        """`overrides` are settings of decoding, such as beam_size=2."""
         self._source = _Source([Path(directory).resolve() for directory in directories], options, list(overrides))
         self.pending = 0
         """The number of lines of text that wait or are being translated."""

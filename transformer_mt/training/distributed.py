@@ -222,7 +222,7 @@ def whole(tensor: Tensor) -> Tensor:
 def sharded_like(tensor: Tensor, parameter: Tensor) -> Tensor:
     """A copy of an unsharded tensor on the parameter's device, sharded if the parameter is."""
     copied = tensor.to(parameter.device, copy=True)
-    if (sharded := _sharded(parameter)) is None:
+    if (sharded := _sharded(parameter)) is None or not tensor.dim():  # a single number is not sharded
         return copied
     from torch.distributed.tensor import distribute_tensor
 

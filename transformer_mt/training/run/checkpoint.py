@@ -133,9 +133,7 @@ def load_checkpoint(path: Path, learner: Learner, tokenizer_digest: str) -> None
     for key, tensor in training.items():
         if key.startswith("optimizer."):
             _, state, name = key.split(".", 2)
-            like = parameters[name] if tensor.dim() else tensor  # single numbers, such as a step, are not sharded
-            shared = sharded_like(tensor, like)
-            learner.optimizer.state[parameters[name]][state] = shared.to(parameters[name].device, copy=True)
+            learner.optimizer.state[parameters[name]][state] = sharded_like(tensor, parameters[name])
         elif (name := key.removeprefix("average.")) in learner.average.averages:
             learner.average.averages[name].copy_(sharded_like(tensor, parameters[name]))
     if scaler := {key.removeprefix("scaler."): t.item() for key, t in training.items() if key.startswith("scaler.")}:
