@@ -75,6 +75,15 @@ def test_few_updates_have_a_higher_rate():
     assert few.peak_lr == pytest.approx(1.5 * many.peak_lr)
 
 
+@pytest.mark.parametrize("minutes", [2, 20, 300, 3000])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_whole_training_shrinks_weights_as_much_with_few_updates_as_with_many(minutes, machine):
+    found = chosen(160_000, minutes, machine)
+    shrinking = found.weight_decay * found.num_updates * found.peak_lr / 2  # a rate that falls from the peak to 0
+    assert found.weight_decay <= 1.0
+    assert 3 < shrinking < 6.5 or (found.weight_decay == 1.0 and shrinking < 4.5)  # rounded to one digit
+
+
 def test_only_a_text_that_is_read_often_is_first_learnt_in_both_directions():
     often, rarely = chosen(5_000, 30, "fast"), chosen(160_000, 30, "fast")
     assert often.num_epochs >= 30 > rarely.num_epochs

@@ -78,6 +78,7 @@ def test_a_number_stands_beside_its_reason(quick, capsys):
         "max_steps",
         "tokens_per_batch",
         "peak_lr",
+        "weight_decay",
         "warmup_steps",
         "valid",
         "length_penalty",

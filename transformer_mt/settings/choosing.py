@@ -95,6 +95,12 @@ DROPOUTS = {4: 0.0, 20: 0.1, 30: 0.2, math.inf: 0.3}
 
 BOTH_DIRECTIONS = 30  # epochs: from here on, it may help to learn both directions first
 
+SHRINKING, MOST_DECAY = 4.5, 1.0
+"""All updates together make a weight that nothing else changes about exp(-SHRINKING) times as large.
+
+So the weight decay is lower if there are more updates (Wang and Aitchison 2025), or a higher rate. MOST_DECAY is the
+highest."""
+
 FEW_UPDATES = 300  # up to here, a higher rate is better
 MOST_EPOCHS = 150  # of a text that is read more often, only its noise is left to learn
 MANY_UPDATES = 4000  # if a training has more target tokens than these updates of small batches, it has larger batches
@@ -177,6 +183,7 @@ class Chosen(Tuning):
     size: Size
     vocab_size: int
     dropout: float
+    weight_decay: float
     warmup_steps: int
     num_epochs: float
     num_both: int
@@ -217,6 +224,7 @@ def choose(text: Text, stages: Stages, speeds: Mapping[Size, float]) -> Chosen:
     pieces = min(max(pieces, single + pieces // 2), single + text.num_merges // 100 * 100)
     seconds = num_updates * per_update / speeds[size]
     num_epochs = num_updates * per_update / text.num_tokens * min(1.0, plans[size].seconds / seconds)
+    peak_lr = round(size.peak_rate * (1.5 if num_updates <= FEW_UPDATES else 1), 4)
     return Chosen(
         num_updates=num_updates,
         size=size,
@@ -225,7 +233,8 @@ def choose(text: Text, stages: Stages, speeds: Mapping[Size, float]) -> Chosen:
         tokens_per_batch=tokens_per_batch,
         max_steps=max_steps,
         warmup_steps=min(500, max_steps // 10),
-        peak_lr=round(size.peak_rate * (1.5 if num_updates <= FEW_UPDATES else 1), 4),
+        peak_lr=peak_lr,
+        weight_decay=min(MOST_DECAY, float(f"{SHRINKING / (num_updates * peak_lr / 2):.1g}")),  # the mean rate is half
         num_epochs=num_epochs,
         num_both=num_updates // 2 if num_epochs >= BOTH_DIRECTIONS else 0,
         seconds=seconds,
@@ -297,6 +306,7 @@ def new_configuration(corpus: CorpusConfig, text: Text, share: float, num_held: 
             "tokens_per_batch": (chosen.tokens_per_batch, "small enough for many updates"),
             **FIXED,
             "peak_lr": (chosen.peak_lr, f"for Muon and width {chosen.size.d_model}"),
+            "weight_decay": (chosen.weight_decay, "for so many updates: the fewer, the higher"),
             "warmup_steps": (chosen.warmup_steps, "a tenth of the updates, at most 500"),
             **_validations(chosen),
             "# modifiers": ({"protect": 0.2}, "would teach it to copy addresses, and cost a little BLEU"),

@@ -121,8 +121,8 @@ class TrainingConfig(Section):
     """A small number that Adam adds to the denominator of each update, so that it never divides by 0."""
     weight_decay: float = Field(default=0.0, ge=0.0, le=1.0)
     """Each update also multiplies weights by 1 - learning rate * weight_decay (Loshchilov and Hutter 2019, AdamW).
-    adam: all weights; muon: only the matrices inside the layers, for which 0.1 is usual (Liu et al. 2025). 0: off, as
-    in the paper."""
+    adam: all weights; muon: only the matrices inside the layers. With Muon, 0.1 is usual where there are many updates
+    (Liu et al. 2025), and up to 1.0 was better where there are few (docs/recipes.md). 0: off, as in the paper."""
     clip_norm: float = Field(default=0.0, ge=0.0, le=1e9)
     """The largest norm of the gradient of all parameters; a larger one is scaled down to it. 0: off, as in the
     paper."""
