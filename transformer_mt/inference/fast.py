@@ -110,6 +110,8 @@ class FastMultiHeadAttention(MultiHeadAttention):
         return last_product(self.out_projection, packed_self_attention(qkv_N3HK, see).flatten(-2))
 
     def attend(self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, see: Sight) -> Any:
+        if not query_BHTK.is_cuda:  # the same, by the code that README asks a student to read
+            return super().attend(query_BHTK, key_BHSK, value_BHSK, see)
         mixed_BHTK = see.attend(query_BHTK, key_BHSK, value_BHSK, self.attention)
         return last_product(self.out_projection, mixed_BHTK.transpose(-3, -2).flatten(-2))
 

@@ -95,11 +95,8 @@ DROPOUTS = {4: 0.0, 20: 0.1, 30: 0.2, math.inf: 0.3}
 
 BOTH_DIRECTIONS = 30  # epochs: from here on, it may help to learn both directions first
 
-SHRINKING, MOST_DECAY = 4.5, 1.0
-"""All updates together make a weight that nothing else changes about exp(-SHRINKING) times as large.
-
-So the weight decay is lower if there are more updates (Wang and Aitchison 2025), or a higher rate. MOST_DECAY is the
-highest."""
+SHRINKING = 4.5  # the weight decay of all updates makes a weight that nothing else changes exp(-4.5) times as large
+MOST_DECAY = 1.0  # the more updates there are, the lower it is (Wang and Aitchison 2025), but this is the highest
 
 FEW_UPDATES = 300  # up to here, a higher rate is better
 MOST_EPOCHS = 150  # of a text that is read more often, only its noise is left to learn
