@@ -176,10 +176,13 @@ def test_all_ranks_get_the_same_sum_of_gradients_in_bf16(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("sharding", ["none", pytest.param("full", marks=pytest.mark.slow)])
 def test_in_fp16_all_ranks_scale_the_loss_alike_and_skip_together(sharding, experiment, tmp_path):
-    """After an update, weights that differ by a rounding of fp32 may differ by one of fp16 in the next product."""
+    """After an update, weights that differ by a rounding of fp32 may differ by one of fp16 in the next product.
+
+    Where a gradient is small, the step of Adam then differs, too: we allow a tenth of the rate, which is 0.005.
+    """
     own = f"training.sharding={sharding}"
     jobs = {"fits": replace(FP16, overrides=[*FP16.overrides, own])}
-    assert_equal_updates(2, experiment, jobs, {}, tmp_path, later=2**-11, of_tensors=1e-4)
+    assert_equal_updates(2, experiment, jobs, {}, tmp_path, later=2**-11, of_tensors=5e-4)
     overflow = replace(OVERFLOW, overrides=[*OVERFLOW.overrides, own])
     found = results_of_ranks(2, experiment, {"overflow": overflow}, tmp_path)["overflow"]
     assert [update["empty"] for update in found["updates"]] == [1] * 4
