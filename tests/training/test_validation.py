@@ -250,6 +250,19 @@ def test_a_batch_that_does_not_fit_into_memory_is_split_and_the_scores_stay_the_
     assert "there is too little memory: the validation set is translated again" in said and "micro-batch" in said
 
 
+def test_where_onednn_got_no_memory_for_its_code_the_validation_does_without_it(model, validation, config, monkeypatch):
+    whole, search = scores(model, validation, config), TorchEngine._translate_batch
+
+    def refused(self, task):
+        if torch.backends.mkldnn.enabled:
+            raise RuntimeError("could not create a primitive")
+        return search(self, task)
+
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", True)  # this also puts it back after the test
+    monkeypatch.setattr(TorchEngine, "_translate_batch", refused)
+    assert scores(model, validation, config).values == pytest.approx(whole.values, rel=1e-5)
+
+
 @pytest.fixture
 def searched(monkeypatch):
     """The models that were searched in this process."""

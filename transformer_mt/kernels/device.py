@@ -194,9 +194,10 @@ def give_matmul_to_onednn() -> None:
         matmul.fp32_precision = before
 
 
-def do_without_onednn() -> None:
-    """Use MKL for matrix products from now on: if oneDNN once had no memory for its code, it never tries again."""
-    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+def do_without_refused_onednn(error: Exception) -> None:
+    """If oneDNN had no memory for its code, use MKL for matrix products from now on: oneDNN never tries again."""
+    if ONEDNN_REFUSES in str(error):
+        torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from transformer_mt.base.errors import RankError
 from transformer_mt.batches.packing import MicroBatch, PackedBatch
-from transformer_mt.kernels.device import ONEDNN_REFUSES, Device, do_without_onednn
+from transformer_mt.kernels.device import ONEDNN_REFUSES, Device, do_without_refused_onednn
 from transformer_mt.training.distributed import is_sharded
 
 ALIKE = 0.9  # of the size of a micro-batch that failed: larger ones are split, as a split costs less than a failure
@@ -94,8 +94,7 @@ class Room:
             except (RuntimeError, MemoryError) as error:  # OutOfMemoryError is a RuntimeError
                 if not current or not is_out_of_memory(error):
                     raise
-                if ONEDNN_REFUSES in str(error):
-                    do_without_onednn()
+                do_without_refused_onednn(error)
             else:
                 if has_failed:
                     device.give_back()

@@ -23,7 +23,7 @@ from transformer_mt.decoding.engine import Sentence, Wanted, positions_per_batch
 from transformer_mt.decoding.hypothesis import Hypothesis
 from transformer_mt.decoding.torch_engine import TorchEngine
 from transformer_mt.evaluation.metrics import check_tokeniser, corpus_score
-from transformer_mt.kernels.device import Device, on_host
+from transformer_mt.kernels.device import Device, do_without_refused_onednn, on_host
 from transformer_mt.models.interface import Seq2Seq
 from transformer_mt.settings.corpus_settings import CorpusConfig
 from transformer_mt.settings.model_settings import ModelConfig
@@ -231,6 +231,7 @@ def _translate_share(model: Seq2Seq, device: Device, validation: ValidationSet, 
         except (RuntimeError, MemoryError) as error:
             if positions == 1 or not is_out_of_memory(error):
                 raise
+            do_without_refused_onednn(error)
             reason = "there is too little memory"
         how = "in this process alone and in smaller batches"
         tqdm.write(f"warning: {reason}: the validation set is translated again {how}", file=sys.stderr)
